@@ -14,6 +14,7 @@ DOCUMENTS ?= 1000000
 WORKLOAD ?= insert
 OUT ?= .cache/bench
 FROND_CRASHES ?= 200000
+FROND_SETS ?= 20000
 FROND_LARGE_UPDATES ?= 1000000
 FROND_PLAN_FUZZ ?= 2000000
 PREEMPTIONS ?= 4
@@ -121,9 +122,11 @@ packages-test: setup ## Build the packages, then install, use, upgrade and remov
 	scripts/setup.sh packages
 	scripts/packages-test.sh
 
-simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, and flip every bit
+simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, flip every bit, and run FROND_SETS (20000) replica sets
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
 		cargo test --release --locked -p frond-tree --test all -- simulation:: --nocapture
+	FROND_SETS=$(FROND_SETS) \
+		cargo test --release --locked -p frond-tree --test all -- replica_set:: --nocapture
 
 proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \

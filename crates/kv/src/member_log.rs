@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Result;
+use crate::operation::Ops;
 
 /// Identifies an entry of the replicated log. A later term is greater than any index of an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -38,7 +39,7 @@ pub struct LogEntry {
     pub id: EntryId,
     /// The position of the first frame, which is the end of the entry before.
     pub from: u64,
-    /// The position after the last frame. An entry without frames has its own `from` here.
+    /// The position after the last frame. An entry without frames has a place of its own in the log, too.
     pub to: u64,
     /// Bytes that the engine stores for the protocol, such as a new membership. Mostly empty.
     pub note: Arc<[u8]>,
@@ -59,6 +60,18 @@ pub struct LogState {
     pub applied: Option<EntryId>,
     /// The last entry at or before `applied` that has a note, and the note.
     pub applied_note: Option<(EntryId, Arc<[u8]>)>,
+}
+
+/// Gets what a member applies to its trees on behalf of another one. The layer above keeps a part of the trees in memory.
+pub trait ApplyListener: Send + Sync {
+    /// Called before the operations of a commit become visible. Returns whether `after` is to be called.
+    fn before(&self, operations: Ops<'_>) -> bool;
+
+    /// Called when they are visible, and the next ones are not. `last_stamp` is the last stamp of the commit, if it has one.
+    ///
+    /// # Errors
+    /// An error stops the member: what is in memory does not match the trees any more.
+    fn after(&self, last_stamp: Option<u64>) -> Result<()>;
 }
 
 /// Called once when an entry is durable, or with the reason why it never will be. It must be quick, and may be called by the
@@ -95,12 +108,16 @@ pub trait MemberLog: Send + Sync {
     /// position are not reported again. Pending while the log refuses commits. May be called beside the other methods.
     fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64>;
 
-    /// Makes an entry of all frames that are in no entry yet and before `to`; of all of them if there is no `to`. The entry can be
-    /// read on return. Its `note` is stored with it.
+    /// Makes [`MemberLog::poll_group`] ready if frames before a position are in no entry: a client waits for them. May be called
+    /// by any thread.
+    fn request(&self, position: u64);
+
+    /// Makes an entry of frames that are in no entry yet: of the first ones that have gathered, or of none. Its `note` is stored with
+    /// it. The entry can be read on return; [`MemberLog::read`] waits until its frames are gathered.
     ///
     /// # Errors
     /// [`crate::Error::InvalidOption`] if the identifier does not follow the last one; [`crate::Error::Closed`].
-    fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()>;
+    fn seal(&self, id: EntryId, note: &[u8], done: Done) -> Result<()>;
 
     /// Appends an entry of another member. It can be read on return. Frames that are in no entry are discarded before, if they are
     /// not in the trees.

@@ -116,17 +116,7 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn open(engine: &Engine, times: Arc<Times>) -> Result<ClusterTime> {
-        let stored = if engine.has_tree(CATALOG_TREE)? {
-            engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?
-        } else {
-            None
-        };
-        let entry = stored.as_deref().map(Doc::validate).transpose();
-        let bound = match entry.map(|entry| entry.and_then(|entry| entry.get("reserved"))) {
-            Ok(None) => 0,
-            Ok(Some(Value::Timestamp(bound))) => bound.to_u64(),
-            _ => return Err(corrupt("the catalog entry of the cluster time")),
-        };
+        let bound = stored_bound(engine)?;
         let cluster = engine.cluster().cloned();
         let engine = engine.clone();
         let persist = move |bound| {
@@ -163,6 +153,22 @@ impl ClusterTime {
         if self.cluster.is_some() {
             self.times.last.fetch_max(stamp, Ordering::SeqCst);
         }
+    }
+
+    /// Notes the time of a commit of the leader of this member's replica set.
+    pub(crate) fn note_applied(&self, stamp: u64) {
+        self.times.last.fetch_max(stamp, Ordering::SeqCst);
+    }
+
+    /// From here on the times are this server's own. Those up to the bound that the leader before has stored are reserved.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn take_over(&self, engine: &Engine) -> Result<()> {
+        let bound = stored_bound(engine)?;
+        self.times.reserved.store(bound, Ordering::SeqCst);
+        self.lead();
+        Ok(())
     }
 
     /// The last time that was given out; the null timestamp before the first one.
@@ -309,6 +315,21 @@ impl ClusterTime {
         (self.persist)(bound)?;
         self.times.reserved.store(bound, Ordering::SeqCst);
         Ok(())
+    }
+}
+
+/// The durable bound; 0 before the first one.
+fn stored_bound(engine: &Engine) -> Result<u64> {
+    let stored = if engine.has_tree(CATALOG_TREE)? {
+        engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?
+    } else {
+        None
+    };
+    let entry = stored.as_deref().map(Doc::validate).transpose();
+    match entry.map(|entry| entry.and_then(|entry| entry.get("reserved"))) {
+        Ok(None) => Ok(0),
+        Ok(Some(Value::Timestamp(bound))) => Ok(bound.to_u64()),
+        _ => Err(corrupt("the catalog entry of the cluster time")),
     }
 }
 

@@ -381,8 +381,8 @@ struct Build<'a> {
 impl Build<'_> {
     fn run(&self) -> Result<usize> {
         let multikey = match self.servers {
-            None => self.load()?,
-            Some(servers) => {
+            None if !self.catalog.is_member() => self.load()?,
+            servers => {
                 self.backfill(servers)?;
                 // They are announced.
                 Vec::new()

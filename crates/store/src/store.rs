@@ -15,7 +15,7 @@ use frond_storage::error::Result;
 use frond_storage::keyspace::disk::Disk;
 use frond_storage::keyspace::{
     CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
-    EventListener, Files, LogRecovery, MemoryBudget,
+    EventListener, Files, LogRecovery, MemberLog, MemoryBudget,
 };
 use frond_storage::merge::{kind, merge_operator};
 use frond_storage::options::NaturalOrder;
@@ -34,6 +34,8 @@ pub struct StoreOptions {
     pub natural_order: NaturalOrder,
     /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]), and writes none of its own.
     pub follows: bool,
+    /// Whether the server is a member of a replica set whose members share a log ([`DocumentStore::member_log`]).
+    pub member: bool,
     /// Set if other servers may use the same keyspace at the same time: what this one tells them.
     pub shared: Option<SharedOptions>,
 }
@@ -67,6 +69,14 @@ impl StoreOptions {
     pub fn sharing(self, shared: SharedOptions) -> StoreOptions {
         StoreOptions {
             shared: Some(shared),
+            ..self
+        }
+    }
+
+    /// The same, of a member of a replica set.
+    pub fn of_member(self) -> StoreOptions {
+        StoreOptions {
+            member: true,
             ..self
         }
     }
@@ -123,7 +133,7 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         let cluster_time = Arc::new(ClusterTime::open(&engine, times)?);
         let oplog = Arc::new(Oplog::open(&engine, cluster_time.clone())?);
-        if options.follows {
+        if options.follows || options.member {
             cluster_time.follow(oplog.last());
         }
         let cluster = (options.shared).map(|shared| Cluster::new(engine.clone(), shared));
@@ -136,6 +146,7 @@ impl DocumentStore {
                 options.large_documents,
                 options.natural_order,
                 cluster,
+                options.member,
             )?),
         })
     }
@@ -150,12 +161,14 @@ impl DocumentStore {
         let engine = Engine::open(EngineOptions {
             merge: merge_operator(),
             stamps: Some(times.clone()),
+            member: options.member,
             ..engine
         })?;
+        let is_member = options.member;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
         let was_log_cut = store.engine().files().is_some_and(Files::was_log_cut);
-        if !store.is_shared() && !was_log_cut {
+        if !store.is_shared() && !was_log_cut && !is_member {
             // A server must start on a full disk. What stays is dropped by a later start.
             let _ = store.catalog.drop_leaked_trees();
         }
@@ -368,6 +381,39 @@ impl DocumentStore {
     /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]).
     pub fn is_following(&self) -> bool {
         self.oplog().is_following()
+    }
+
+    /// The log that this server shares with the other members of its replica set; `None` if it is not a member of one. What is applied
+    /// from there is in the catalog of this store at once.
+    pub fn member_log(&self) -> Option<Arc<dyn MemberLog>> {
+        let files = self.engine().files()?;
+        (self.catalog.is_member()).then(|| Arc::new(files.clone()) as Arc<dyn MemberLog>)
+    }
+
+    /// Lets this member of a replica set commit. All of the log is applied.
+    ///
+    /// # Errors
+    /// Errors of the engine. The member does not lead then, or does not stay the leader.
+    pub fn begin_to_lead(&self) -> Result<()> {
+        let Some(log) = self.member_log() else {
+            return Ok(());
+        };
+        self.catalog.prepare_to_lead()?;
+        self.cluster_time.take_over(self.engine())?;
+        log.set_leading(true)?;
+        self.catalog.begin_to_lead()
+    }
+
+    /// From here on commits fail with `NotWritablePrimary` (10107), and the store follows another member.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn end_to_lead(&self) -> Result<()> {
+        if let Some(log) = self.member_log() {
+            log.set_leading(false)?;
+            self.cluster_time.follow(self.oplog().last());
+        }
+        Ok(())
     }
 
     /// From here on changes have entries of their own again. The caller sees to it that nothing else commits meanwhile.

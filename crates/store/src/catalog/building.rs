@@ -230,6 +230,8 @@ impl Catalog {
     /// Creates the trees of an index that is to be built.
     fn begin_building(&self, batch: &mut WriteSet, uuid: &Uuid, index: &Index) -> Result<Index> {
         match &self.state.cluster {
+            // The log that members share has no bulk loads.
+            None if self.state.is_member => batch.create_tree(index.tree, &index.spec.tree),
             None => batch.create_tree_to_load(index.tree, &index.spec.tree),
             Some(cluster) => {
                 batch.create_tree(index.tree, &index.spec.tree);

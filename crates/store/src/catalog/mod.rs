@@ -27,6 +27,7 @@ mod hooks;
 mod index_filters;
 mod leaks;
 mod logged;
+mod member;
 mod modify;
 mod oplog;
 mod persist;
@@ -168,10 +169,7 @@ impl Collection {
         if let Some(cluster) = &self.shared.cluster {
             // Other servers write, too. What was read last is near it, should the keyspace not be readable.
             if let Ok(counts) = self.counts_in(&cluster.engine().snapshot()) {
-                self.shared
-                    .documents
-                    .store(counts.documents, Ordering::Relaxed);
-                self.shared.bytes.store(counts.bytes, Ordering::Relaxed);
+                self.set_counts(counts);
                 return counts;
             }
         }
@@ -189,11 +187,24 @@ impl Collection {
         if self.shared.cluster.is_none() {
             return Ok(self.counts());
         }
+        self.stored_counts(snapshot)
+    }
+
+    /// Documents and bytes as a snapshot has them.
+    fn stored_counts(&self, snapshot: &Snapshot) -> Result<Counts> {
         match snapshot.get(CATALOG_TREE, &counter_key(&self.uuid))? {
             None => Ok(Counts::default()),
             Some(stored) => Counts::from_bytes(&stored)
                 .ok_or_else(|| corrupt(format!("the counter of collection {}", self.ns))),
         }
+    }
+
+    /// Replaces the counter in memory.
+    fn set_counts(&self, counts: Counts) {
+        self.shared
+            .documents
+            .store(counts.documents, Ordering::Relaxed);
+        self.shared.bytes.store(counts.bytes, Ordering::Relaxed);
     }
 
     /// Updates the counter in memory. Call it after the commit of a write set with the same change.
@@ -370,6 +381,8 @@ struct CatalogState {
     changing: Mutex<()>,
     /// The other servers, if there may be some.
     cluster: Option<Arc<Cluster>>,
+    /// Whether this server is a member of a replica set whose members share a log.
+    is_member: bool,
     /// With other servers: held by whoever changes the view.
     reloading: Mutex<()>,
     /// New collections whose commit is under way ([`announce`]).
@@ -429,6 +442,7 @@ impl Catalog {
         large: LargeDocuments,
         natural_order: NaturalOrder,
         cluster: Option<Arc<Cluster>>,
+        is_member: bool,
     ) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
         let view = match &cluster {
@@ -450,6 +464,7 @@ impl Catalog {
                 current: ArcSwap::from_pointee(view),
                 changing: Mutex::new(()),
                 cluster,
+                is_member,
                 reloading: Mutex::new(()),
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
@@ -462,6 +477,10 @@ impl Catalog {
             copied: None,
             given_uuid: None,
         };
+        if is_member {
+            member::start(&catalog.state)?;
+            return Ok(catalog);
+        }
         if catalog.state.cluster.is_some() {
             // Unfinished work may belong to a server that is still alive.
             shared::start(&catalog.state)?;
@@ -485,6 +504,11 @@ impl Catalog {
     /// The callbacks to the server.
     pub fn hooks(&self) -> &Hooks {
         &self.state.hooks
+    }
+
+    /// Whether this server is a member of a replica set whose members share a log.
+    pub(crate) fn is_member(&self) -> bool {
+        self.state.is_member
     }
 
     pub fn engine(&self) -> &Engine {

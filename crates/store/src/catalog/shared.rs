@@ -187,7 +187,7 @@ impl CatalogState {
             return Ok(());
         }
         cluster.note_change();
-        let mut after = reload::load(&snapshot, &before, &self.hooks, self.large, cluster)?;
+        let mut after = reload::load(&snapshot, &before, &self.hooks, self.large, Some(cluster))?;
         after.version = state.version;
         self.session_tree.set(persist::session_tree(&snapshot)?);
         self.oplog.reload(&snapshot)?;
@@ -613,7 +613,8 @@ impl Catalog {
         let mut view = state.current.load_full();
         let then = cluster.state(&snapshot)?;
         if then.version != view.version || then.announced {
-            let mut loaded = reload::load(&snapshot, &view, &state.hooks, state.large, cluster)?;
+            let mut loaded =
+                reload::load(&snapshot, &view, &state.hooks, state.large, Some(cluster))?;
             loaded.version = then.version;
             view = Arc::new(loaded);
         }

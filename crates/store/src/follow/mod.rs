@@ -256,4 +256,4 @@ fn way(waiting: &Waiting, value: &[u8]) -> Result<Way> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! Fills indexes of a collection that several servers write to.
+//! Fills indexes by commits: of a collection that several servers write to, and of one in the shared log of a replica set.
 //!
 //! The documents are read in the order of their keys, some at a time, each time in a new snapshot. The commit of their entries
 //! guards the keys of the documents, so an entry is that of the document at the commit. It also stores how far the build is.
@@ -42,8 +42,11 @@ struct Part {
 
 impl Build<'_> {
     /// Puts the entries of all documents into the indexes.
-    pub(super) fn backfill(&self, cluster: &Cluster) -> Result<()> {
-        let mut state = self.begun(cluster)?;
+    pub(super) fn backfill(&self, cluster: Option<&Arc<Cluster>>) -> Result<()> {
+        let mut state = match cluster {
+            Some(cluster) => self.begun(cluster)?,
+            None => BuildState::default(),
+        };
         let total = self
             .catalog
             .by_uuid(self.uuid)
@@ -69,7 +72,12 @@ impl Build<'_> {
                 is_filled: part.last.is_none(),
                 after: part.last.or_else(|| state.after.clone()),
             };
-            let set = self.as_builder(cluster, &part.snapshot, &part.batch, Some(&next))?;
+            let set = match cluster {
+                Some(cluster) => {
+                    self.as_builder(cluster, &part.snapshot, &part.batch, Some(&next))?
+                }
+                None => part.batch,
+            };
             match self.catalog.engine().commit(set, Durability::Logged) {
                 Ok(_) => {
                     done += part.documents as u64;

@@ -279,6 +279,41 @@ impl Oplog {
         Ok(())
     }
 
+    /// Whether a key of the catalog tree is that of a mark of the oplog.
+    pub(crate) fn is_mark(key: &[u8]) -> bool {
+        marks::is_key(key)
+    }
+
+    /// Finds the first entry again: older ones were removed by the leader of the replica set.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn find_first(&self, snapshot: &Snapshot) -> Result<()> {
+        (self.tree()).map_or(Ok(()), |tree| self.load_first(snapshot, tree))
+    }
+
+    /// Takes over an entry that the leader of the replica set has written, with this time, and lets the readers know.
+    pub(crate) fn note_applied(&self, stamp: u64) {
+        let before = self.last.fetch_max(stamp, Ordering::SeqCst);
+        self.cluster_time.note_applied(stamp);
+        if self.readers.any() {
+            self.readers
+                .committed(None, before.saturating_add(1), stamp);
+        }
+    }
+
+    /// Counts what this server has not written itself.
+    ///
+    /// # Errors
+    /// Errors of the engine, `DataCorruptionDetected` (301).
+    pub(crate) fn count_again(&self, snapshot: &Snapshot) -> Result<()> {
+        let Some(tree) = self.tree() else {
+            return Ok(());
+        };
+        self.marks.load(snapshot, tree, self.settings().bytes_max)?;
+        self.load_first(snapshot, tree)
+    }
+
     fn set_trees(&self, trees: Option<Trees>) {
         let bits = trees.map_or(0, Trees::to_bits);
         self.trees.store(bits, Ordering::Release);

@@ -102,6 +102,7 @@ pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Re
                 kept_bytes += bytes;
                 position = end;
             }
+            position = header.end();
             at += HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::member::RecoveredMember;
 use super::segment::{Failure, SegmentWriter};
 use crate::Error;
 
@@ -15,6 +16,11 @@ pub(crate) struct Recovered {
     pub(crate) end: u64,
     /// The last frames, if the disk has no room for them.
     pub(crate) unwritten: Option<Unwritten>,
+    /// The entries of a member of a replica set, and what continues their last segment.
+    pub(super) member: Option<RecoveredMember>,
+    pub(super) writer: Option<SegmentWriter>,
+    /// Everything before this position was visited.
+    pub(crate) applied: u64,
 }
 
 #[cfg(test)]
@@ -25,6 +31,9 @@ impl Recovered {
             from: end,
             end,
             unwritten: None,
+            member: None,
+            writer: None,
+            applied: end,
         }
     }
 }

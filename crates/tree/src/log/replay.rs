@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::buffer;
 use super::group::{self, HEADER_BYTES, Header};
+use super::member::{self, CommitPoint, Entries, LeftFrames, RecoveredMember};
 use super::recovered::{Recovered, Unwritten};
 use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
@@ -47,6 +48,150 @@ pub(crate) fn replay_giving_room(
     give_room: impl Fn(),
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<Recovered> {
+    let walked = walk_segments(disk, from, &mut visit)?;
+    let found = buffer::Found::read(&**disk)?;
+    let frames = found.after(walked.position, walked.sequence, walked.last)?;
+    let mut writer = walked.writer(disk);
+    // The durable position of a group holds for all groups before it in its segment. Groups before `from` were not read, and
+    // may have been lost.
+    if let Some((file, start, len)) = walked.tail.filter(|(_, start, _)| *start >= from) {
+        writer.resume(file, start, len);
+    }
+    let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
+    let mut end = walked.position;
+    for (position, sequence, payload) in frames {
+        end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+        visit(position, sequence, payload)?;
+    }
+    assert!(
+        end >= from && end >= walked.position,
+        "R3: a replay ends before it begins"
+    );
+    Ok(Recovered {
+        from,
+        end,
+        unwritten,
+        member: None,
+        writer: None,
+        applied: end,
+    })
+}
+
+/// As [`replay_giving_room`], for a member of a replica set, whose checkpoint has `point`. Only what is known to be committed is
+/// visited, and frames that are in no entry are kept apart. Before the first visit `found` gets what is committed, which a checkpoint
+/// during the replay needs.
+///
+/// # Errors
+/// As [`replay`]; [`Error::InvalidOption`] if the store was written to outside of its replica set.
+pub(crate) fn replay_member(
+    disk: &Arc<dyn Disk>,
+    from: u64,
+    point: Option<CommitPoint>,
+    found: impl FnOnce(CommitPoint),
+    give_room: impl Fn(),
+    mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
+) -> Result<Recovered> {
+    let (mut entries, committed) = match (member::scan(&**disk)?, &point) {
+        (Some(scanned), _) => (scanned.entries, scanned.committed),
+        (None, Some(point)) => (Entries::new(Some(point.id), point.to), 0),
+        (None, None) => {
+            // The store becomes a member. All that it has comes before the first entry.
+            let mut recovered = replay_giving_room(disk, from, give_room, visit)?;
+            if recovered.unwritten.is_none() {
+                recovered.member = Some(RecoveredMember {
+                    entries: Entries::new(None, recovered.end),
+                    committed: None,
+                    committed_to: recovered.end,
+                    left: None,
+                });
+            }
+            return Ok(recovered);
+        }
+    };
+    let marked = committed
+        .checked_sub(1)
+        .and_then(|last| entries.id(last.min(entries.next() - 1)));
+    let committed = marked.max(point.as_ref().map(|point| point.id));
+    let known = point.as_ref().map_or(0, |point| point.to);
+    let end = committed.and_then(|committed| entries.end_of(committed.index));
+    // What comes before the first entry was there when the store became a member's, or was purged.
+    let limit = end.unwrap_or(entries.start()).max(known).min(entries.end());
+    if let Some((id, note)) = point.and_then(|point| point.note) {
+        entries.add_note(id, note);
+    }
+    if let Some(id) = committed {
+        found(CommitPoint {
+            id,
+            to: limit,
+            note: entries.note_by(id.index),
+        });
+    }
+    let walked = walk_segments(disk, from, &mut |position, sequence, payload: &[u8]| {
+        if position < limit {
+            visit(position, sequence, payload)
+        } else {
+            Ok(sequence + numbers_of(payload))
+        }
+    })?;
+    if walked.position != entries.end() || entries.end() < known {
+        return Err(Error::Corrupt {
+            file: segment_name(walked.position),
+            offset: 0,
+            what: "the log lacks entries that were committed",
+        });
+    }
+    let buffers = buffer::Found::read(&**disk)?;
+    let frames = buffers.after(walked.position, walked.sequence, walked.last)?;
+    let mut left: Option<LeftFrames> = None;
+    for (_, sequence, payload) in frames {
+        let left = left.get_or_insert_with(|| LeftFrames {
+            sequence,
+            frames: Vec::new(),
+        });
+        group::push_frame(&mut left.frames, payload);
+    }
+    let mut writer = walked.writer(disk);
+    // Entries are synced before a checkpoint relies on them, so none before `from` was lost.
+    if let Some((file, start, len)) = walked.tail {
+        writer.resume(file, start, len);
+    }
+    Ok(Recovered {
+        from,
+        end: walked.position + left.as_ref().map_or(0, |left| left.frames.len() as u64),
+        unwritten: None,
+        member: Some(RecoveredMember {
+            entries,
+            committed,
+            committed_to: limit,
+            left,
+        }),
+        writer: Some(writer),
+        applied: limit,
+    })
+}
+
+/// The end of the segments.
+struct Walked {
+    position: u64,
+    sequence: Option<u64>,
+    last: Option<u64>,
+    /// The last segment, where it begins, and the bytes of its groups.
+    tail: Option<(Arc<dyn DiskFile>, u64, u64)>,
+}
+
+impl Walked {
+    /// What writes the next group.
+    fn writer(&self, disk: &Arc<dyn Disk>) -> SegmentWriter {
+        SegmentWriter::new(Arc::clone(disk), self.position, usize::MAX, Arc::default())
+    }
+}
+
+/// Visits the frames in segments from `from` on, and truncates and syncs the last segment.
+fn walk_segments(
+    disk: &Arc<dyn Disk>,
+    from: u64,
+    visit: &mut impl FnMut(u64, u64, &[u8]) -> Result<u64>,
+) -> Result<Walked> {
     let starts = segments(&**disk)?;
     let first = starts
         .partition_point(|start| *start <= from)
@@ -57,7 +202,7 @@ pub(crate) fn replay_giving_room(
         position: starts.first().copied().unwrap_or(from),
         sequence: None,
         last: None,
-        visit: &mut visit,
+        visit,
     };
     let mut tail = None;
     for (index, start) in starts.iter().enumerate() {
@@ -85,38 +230,18 @@ pub(crate) fn replay_giving_room(
     }
     if walk.position < from {
         // The end of the log is lost, so nothing is known of the frame before.
-        walk = Walk {
+        return Ok(Walked {
             position: from,
             sequence: None,
             last: None,
-            ..walk
-        };
-        tail = None;
+            tail: None,
+        });
     }
-    let found = buffer::Found::read(&**disk)?;
-    let frames = found.after(walk.position, walk.sequence, walk.last)?;
-    let written = Arc::default();
-    let mut writer = SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, written);
-    // The durable position of a group holds for all groups before it in its segment. Groups before `from` were not read, and
-    // may have been lost.
-    if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
-        writer.resume(file, start, len);
-    }
-    let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
-    let walked = walk.position;
-    let mut end = walked;
-    for (position, sequence, payload) in frames {
-        end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
-        visit(position, sequence, payload)?;
-    }
-    assert!(
-        end >= from && end >= walked,
-        "R3: a replay ends before it begins"
-    );
-    Ok(Recovered {
-        from,
-        end,
-        unwritten,
+    Ok(Walked {
+        position: walk.position,
+        sequence: walk.sequence,
+        last: walk.last,
+        tail,
     })
 }
 
@@ -360,6 +485,10 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         let Some(frames) = segment.frames(at, &header)? else {
             return self.resume(segment, at, end);
         };
+        if header.is_padding() {
+            self.position = header.end();
+            return Ok(Step::To(end));
+        }
         if self.sequence.is_some_and(|next| next != header.sequence) {
             return Err(segment.corrupt(at, "the sequence numbers of the log have a gap"));
         }

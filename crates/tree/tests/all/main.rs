@@ -33,6 +33,8 @@ mod model;
 mod open;
 mod panics;
 mod range_delete;
+mod replica_set;
+mod replica_threads;
 mod retained;
 mod salvage;
 mod simulation;
