@@ -79,7 +79,8 @@ pub trait ApplyListener: Send + Sync {
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// The log of one member of a replica set. All methods but the ones that say so are called in the order in which the protocol
-/// decides, by one caller at a time.
+/// decides, by one caller at a time. [`MemberLog::apply`] and [`MemberLog::set_leading`] may run beside the others, one call of each
+/// at a time.
 pub trait MemberLog: Send + Sync {
     /// The state of the log now. May be called by any thread.
     fn state(&self) -> LogState;
@@ -105,15 +106,17 @@ pub trait MemberLog: Send + Sync {
 
     /// Ready with the position after the last frame, once there are frames that should become an entry: when a commit waits for
     /// its durability, when enough bytes have gathered, or when the interval between syncs is over. The frames before this
-    /// position are not reported again. Pending while the log refuses commits. May be called beside the other methods.
+    /// position are not reported again. Pending while the log refuses commits. After a failure of the log it is ready once more, so
+    /// that a leader finds out when it makes an entry. May be called beside the other methods.
     fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64>;
 
     /// Makes [`MemberLog::poll_group`] ready if frames before a position are in no entry: a client waits for them. May be called
     /// by any thread.
     fn request(&self, position: u64);
 
-    /// Makes an entry of frames that are in no entry yet: of the first ones that have gathered, or of none. Its `note` is stored with
-    /// it. The entry can be read on return; [`MemberLog::read`] waits until its frames are gathered.
+    /// Makes an entry of all frames that are in no entry yet, of which there may be none. So it has all that were reported by
+    /// [`MemberLog::poll_group`] before, and maybe more. Its `note` is stored with it. The entry can be read on return;
+    /// [`MemberLog::read`] waits until its frames are gathered.
     ///
     /// # Errors
     /// [`crate::Error::InvalidOption`] if the identifier does not follow the last one; [`crate::Error::Closed`].
@@ -127,8 +130,8 @@ pub trait MemberLog: Send + Sync {
     /// [`crate::Error::MustReopen`] if frames that are in no entry are in the trees; [`crate::Error::Closed`].
     fn append(&self, entry: LogEntry, done: Done) -> Result<()>;
 
-    /// Reads the entries from `first` to before `end`, as many as have about `bytes_max` bytes, but at least one. May be called
-    /// beside the other methods.
+    /// Reads the entries from `first` to before `end`, as many as have about `bytes_max` bytes, but at least one; none if there is no
+    /// entry `first` any more or yet. May be called beside the other methods.
     ///
     /// # Errors
     /// [`crate::Error::LogGone`] if the first one was purged; errors of the disk.

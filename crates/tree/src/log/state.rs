@@ -331,6 +331,9 @@ impl Shared {
             state.failure = Some(error.to_string());
         }
         let failure = state.failure.clone();
+        if failure.is_some() {
+            state.wake_for_group(self.is_inline);
+        }
         let done = match state.member.as_deref_mut() {
             Some(member) if failure.is_some() => member.take_done(),
             Some(member) if result.is_ok() => member.take_unsynced(),

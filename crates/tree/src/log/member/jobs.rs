@@ -112,11 +112,12 @@ impl Cache {
 enum Frames {
     Owned(Vec<u8>),
     Buffer(Buffer),
+    Joined(Vec<u8>, Buffer),
     None,
 }
 
 impl State {
-    /// Takes the first frames that are in no entry, and the number of their first operation.
+    /// Takes all frames that are in no entry, and the number of their first operation.
     fn take_frames(&mut self) -> (Frames, u64) {
         let Some(member) = self.member.as_deref_mut() else {
             return (Frames::None, 0);
@@ -128,21 +129,34 @@ impl State {
         if let Some(newest) = self.stamped.take() {
             self.written_stamps.push_back(newest);
         }
-        if let Some(large) = member.large.take() {
-            return (Frames::Owned(large.frames), large.sequence);
+        let large = member.large.take();
+        let mut full = None;
+        if self
+            .filling
+            .as_ref()
+            .is_some_and(|buffer| !buffer.is_empty())
+        {
+            let free = self.free.take();
+            full = std::mem::replace(&mut self.filling, free);
+            self.wants_room = false;
         }
-        if self.filling.as_ref().is_none_or(Buffer::is_empty) {
-            // The padding of an entry without frames.
-            self.end += 1;
-            return (Frames::None, 0);
+        match (large, full) {
+            // The frames in the buffer follow it, and stay there until they are written.
+            (Some(large), Some(buffer)) => {
+                let frames = [&large.frames, buffer.frames()].concat();
+                (Frames::Joined(frames, buffer), large.sequence)
+            }
+            (Some(large), None) => (Frames::Owned(large.frames), large.sequence),
+            (None, Some(buffer)) => {
+                let sequence = buffer.sequence;
+                (Frames::Buffer(buffer), sequence)
+            }
+            (None, None) => {
+                // The padding of an entry without frames.
+                self.end += 1;
+                (Frames::None, 0)
+            }
         }
-        let free = self.free.take();
-        let full = std::mem::replace(&mut self.filling, free);
-        self.wants_room = false;
-        full.map_or((Frames::None, 0), |full| {
-            let sequence = full.sequence;
-            (Frames::Buffer(full), sequence)
-        })
     }
 }
 
@@ -175,13 +189,13 @@ impl Shared {
                         sequence,
                     };
                     let bytes = match &frames {
-                        Frames::Owned(frames) => &frames[..],
+                        Frames::Owned(frames) | Frames::Joined(frames, _) => &frames[..],
                         Frames::Buffer(buffer) => buffer.frames(),
                         Frames::None => &[],
                     };
                     let entry = group::seal_entry(bytes, place, mark, &note);
                     let buffer = match frames {
-                        Frames::Buffer(buffer) => Some(buffer),
+                        Frames::Buffer(buffer) | Frames::Joined(_, buffer) => Some(buffer),
                         Frames::Owned(_) | Frames::None => None,
                     };
                     state = self.state.lock();

@@ -62,6 +62,8 @@ pub(super) struct MemberState {
     group_asked: bool,
     /// Whether the interval between syncs is over.
     pub(super) group_due: bool,
+    /// Whether a failure of the log was reported as a group.
+    is_failure_known: bool,
     waker: Option<Waker>,
     jobs: VecDeque<Job>,
     /// Called after the next sync.
@@ -90,6 +92,7 @@ impl MemberState {
             entries,
             group_asked: false,
             group_due: false,
+            is_failure_known: false,
             waker: None,
             jobs: VecDeque::new(),
             unsynced: Vec::new(),
@@ -152,6 +155,10 @@ impl State {
         let Some(member) = self.member.as_ref().filter(|member| member.is_leading) else {
             return false;
         };
+        if self.failure.is_some() {
+            // Consensus finds out when it makes an entry.
+            return !member.is_failure_known;
+        }
         if member.group_asked || !self.has_frames(member) {
             return false;
         }
@@ -279,11 +286,12 @@ impl Log {
     pub(crate) fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64> {
         let mut state = self.shared.state.lock();
         let is_ready = state.group_is_ready(self.shared.is_inline);
-        let end = state.end;
+        let (end, has_failed) = (state.end, state.failure.is_some());
         let Some(member) = state.member.as_deref_mut() else {
             return Poll::Pending;
         };
         if is_ready {
+            member.is_failure_known = has_failed;
             (member.group_asked, member.group_due) = (true, false);
             return Poll::Ready(end);
         }
