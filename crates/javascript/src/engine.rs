@@ -15,7 +15,7 @@ use crate::code::{Code, SourceKey};
 use crate::limits::Grant;
 use crate::shared::Shared;
 use crate::values::write::Error;
-use crate::values::{Types, read};
+use crate::values::{Bytes, Types, read};
 use crate::{native, source};
 
 /// Types and helpers, in JavaScript.
@@ -211,7 +211,7 @@ impl Engine {
 /// Sets global variables. Code is a function.
 fn set_variables<'js>(ctx: &Ctx<'js>, variables: &DocBuf) -> Result<(), Error> {
     let globals = ctx.globals();
-    let bytes: read::Bytes = variables.as_bytes().into();
+    let bytes: Bytes = variables.as_bytes().into();
     let doc = frond_bson::Doc::from_trusted(&bytes);
     for (name, value) in doc.iter() {
         match value {

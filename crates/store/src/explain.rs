@@ -14,7 +14,8 @@ use crate::exec::count::RecordCount;
 use crate::exec::describe::{Describer, Room, count};
 use crate::exec::eof::Eof;
 use crate::exec::executor::Executor;
-use crate::exec::operator::{Flow, Node, OpStats};
+use crate::exec::operator::{Flow, Node};
+use crate::exec::stats::OpStats;
 use crate::exec::trial::TrialRun;
 use crate::figures::PlanHashes;
 use crate::find::{FindRequest, Planned, Question, shape_of};
@@ -348,7 +349,7 @@ impl Explained<'_> {
 
     /// The operators as stages, with the stages above them that only `explain` has.
     fn describe(&self, root: &Node, describer: &Describer<'_>, measured: &Measured) -> DocBuf {
-        let mut stages = describer.stage(root);
+        let mut stages = root.describe(describer);
         let stats = OpStats {
             ended: true,
             ..OpStats::default()
@@ -399,6 +400,6 @@ fn of_trial(run: &TrialRun, describer: &Describer<'_>) -> DocBuf {
         "totalKeysExamined": count(stats.keys_examined),
         "totalDocsExamined": count(stats.docs_examined),
         "score": run.score,
-        "executionStages": describer.stage(root),
+        "executionStages": root.describe(describer),
     }
 }

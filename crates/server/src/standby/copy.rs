@@ -9,7 +9,7 @@ use frond_bson::{Doc, Value, doc};
 use frond_client::{Client, Error, Uri};
 use frond_store::backup::{RestorePoint, RestoreTarget};
 
-use super::start::StartError;
+use super::start_error::StartError;
 use crate::log::{Component, Log};
 
 /// The folder of a copy that is not complete.

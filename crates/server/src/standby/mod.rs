@@ -5,6 +5,7 @@ mod copy;
 mod directory;
 mod source;
 mod start;
+mod start_error;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,8 @@ use crate::metrics::Counter;
 
 pub use directory::{Directory, State as DirectoryState};
 pub use source::{Problem, Source, entries};
-pub use start::{StartError, discard, prepare};
+pub use start::{discard, prepare};
+pub use start_error::StartError;
 
 /// The phase of a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

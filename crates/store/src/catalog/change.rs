@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use super::{
     Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_PROFILE, SYSTEM_VIEWS, Shared,
-    Uuid, View, logged, persist, records, scope::unsupported,
+    Uuid, View, logged, persist, records, scope::unsupported, uuid,
 };
 use crate::oplog::Batch;
 use crate::server_configuration::check_dropped;
@@ -47,14 +47,6 @@ pub enum IndexSelector {
     Name(String),
     Key(DocBuf),
     Names(Vec<String>),
-}
-
-pub(super) fn random_uuid() -> Uuid {
-    let mut uuid: Uuid = rand::random();
-    // Version 4 (random), variant 1, by RFC 9562.
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
 }
 
 /// Indexes of a collection as MongoDB counts them.
@@ -311,7 +303,7 @@ impl Catalog {
         settings: CollectionOptions,
     ) -> Result<()> {
         let mut batch = self.batch(ns);
-        let uuid = self.given_uuid.unwrap_or_else(random_uuid);
+        let uuid = self.given_uuid.unwrap_or_else(uuid::random);
         let primary = self.allocate_tree()?;
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
         let segments = if has_segments {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use parking_lot::RwLockWriteGuard;
 
-use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid};
+use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid, uuid};
 use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
 use frond_oplog::entry::Kind;
 use frond_storage::error::{Result, write_conflict};
@@ -125,7 +125,7 @@ pub(super) fn log_rename(
         "stayTemp": false,
     };
     if let Some(target) = target {
-        o.push("dropTarget", uuid_value(&target.uuid));
+        o.push("dropTarget", uuid::value(&target.uuid));
     }
     let o2 = target.map(number_of_records);
     of_collection(batch, from, &o, o2.as_deref());
@@ -202,9 +202,9 @@ pub(super) fn log_built_indexes<'a>(
     if !batch.is_logged() || indexes.peek().is_none() {
         return;
     }
-    let build: Uuid = super::change::random_uuid();
+    let build: Uuid = uuid::random();
     let mut o = doc! {"commitIndexBuild": collection.ns.coll()};
-    o.push("indexBuildUUID", uuid_value(&build));
+    o.push("indexBuildUUID", uuid::value(&build));
     o.push_array("indexes", |out| {
         indexes.for_each(|index| out.push(&*spec_of(index)));
     });
@@ -245,13 +245,6 @@ pub(super) fn log_view(
         o2: None,
         before: None,
     });
-}
-
-fn uuid_value(uuid: &Uuid) -> Value<'_> {
-    Value::Binary {
-        subtype: super::persist::UUID_SUBTYPE,
-        bytes: uuid,
-    }
 }
 
 impl CatalogState {

@@ -28,6 +28,7 @@ mod index_filters;
 mod leaks;
 mod logged;
 mod modify;
+mod moment;
 mod oplog;
 mod persist;
 mod plan_cache;
@@ -37,7 +38,9 @@ mod scope;
 mod session_records;
 mod shared;
 mod transaction;
+mod uuid;
 mod view;
+mod view_definition;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -64,8 +67,7 @@ use frond_storage::record::write::DocumentWriter;
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
 pub(crate) use changes::{note, noted_id};
-pub use definitions::{ResolvedView, ViewDefinition};
-pub(crate) use definitions::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
+pub use definitions::ResolvedView;
 pub use hooks::Hooks;
 pub use index_filters::IndexFilter;
 use index_filters::IndexFilters;
@@ -73,23 +75,23 @@ pub use logged::LastWritten;
 pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
+pub(crate) use moment::Moment;
 pub(crate) use persist::{
     add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
 };
 pub(crate) use plan_cache::{Cached, PlanCache, Winner};
 use records::Records;
 pub(crate) use records::{Insertion, record_key, record_of_key};
-pub(crate) use scope::Moment;
 use scope::Scope;
 pub(crate) use session_records::Records as SessionRecords;
 use session_records::SessionTree;
 pub use session_records::{ExecutedStatements, SessionHistory, SessionKey, StatementId};
 use shared::Changing;
 pub(crate) use transaction::{Effects, OpenTransaction};
+pub use uuid::Uuid;
 pub use view::View;
-
-/// Identifies a collection for its whole life, also when it is renamed.
-pub type Uuid = [u8; 16];
+pub use view_definition::ViewDefinition;
+pub(crate) use view_definition::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
 
 /// The most indexes of one collection, the one on `_id` included.
 pub const INDEXES_MAX: usize = 64;

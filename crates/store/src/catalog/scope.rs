@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
 use frond_error::ErrorCode;
 
-use super::{Catalog, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View};
+use super::{
+    Catalog, Collection, Effects, Moment, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View,
+};
 use crate::cluster::AtGate;
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, command};
@@ -27,27 +29,6 @@ pub(super) enum Scope {
     Transaction(Arc<OpenTransaction>),
     /// A fixed moment, which takes no writes.
     Moment(Arc<Moment>),
-}
-
-/// All collections at one moment: a view of the catalog and a snapshot that agree.
-pub(crate) struct Moment {
-    view: ArcSwap<View>,
-    snapshot: Snapshot,
-}
-
-impl Moment {
-    pub(super) fn new(view: Arc<View>, snapshot: Snapshot) -> Moment {
-        let view = ArcSwap::from(view);
-        Moment { view, snapshot }
-    }
-
-    pub(super) fn view(&self) -> Arc<View> {
-        self.view.load_full()
-    }
-
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
 }
 
 impl Catalog {

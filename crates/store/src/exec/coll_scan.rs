@@ -5,10 +5,11 @@ use frond_query::aggregate::{GroupParts, Groups};
 
 use super::describe::{Describer, Part, count, direction_text};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::parallel::{ParallelScan, Purpose, START_BYTES, has_helpers};
 use super::parts::{CopyRows, Rows, ToGroups, ToSink};
 use super::reader::Reader;
+use super::stats::OpStats;
 use crate::plan::{KeyInterval, primary_range};
 use frond_storage::error::Result;
 use frond_storage::intervals::Intervals;

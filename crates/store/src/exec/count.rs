@@ -3,7 +3,8 @@
 use frond_bson::{DocBuf, doc};
 
 use super::describe::{self, Describer};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 /// Counts the rows of its input, and returns one row: `{n: …}`.

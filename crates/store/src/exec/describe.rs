@@ -7,7 +7,7 @@ use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc, key};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 
-use super::operator::{Node, OpStats};
+use super::stats::OpStats;
 use crate::plan::IndexAccess;
 use crate::plan::residual::{Checked, checked, is_said_by_id};
 use frond_storage::intervals::{Interval, Intervals, Label};
@@ -113,40 +113,15 @@ pub struct Describer<'a> {
 }
 
 impl Describer<'_> {
-    /// An operator and its inputs.
-    pub fn stage(&self, node: &Node) -> DocBuf {
-        let inputs = node.inputs();
-        let Some(name) = node.operator().name(self) else {
-            return inputs
-                .first()
-                .map(|input| self.stage(input))
-                .unwrap_or_default();
-        };
-        let mut stage = self.begin(name, node.stats(), node.works());
-        node.operator().describe(&mut stage, node.stats(), self);
-        match inputs {
-            [] => {}
-            [input] if !matches!(name, "OR" | "SORT_MERGE") => {
-                stage.push("inputStage", &self.stage(input));
-            }
-            _ => stage.push_array("inputStages", |stages| {
-                for input in inputs {
-                    if !self.room.take(STAGE_BYTES) {
-                        let text = "stats tree exceeded BSON size limit for explain";
-                        stages.push(&doc! {"warning": text});
-                        break;
-                    }
-                    stages.push(&self.stage(input));
-                }
-            }),
-        }
-        stage
+    /// Takes the bytes of a further stage, if they are left.
+    pub fn takes_stage(&self) -> bool {
+        self.room.take(STAGE_BYTES)
     }
 
     /// Begins a stage; if it has run, with the statistics that every stage has.
     pub fn begin(&self, name: &str, stats: &OpStats, works: u64) -> DocBuf {
         let mut stage = doc! {"stage": name};
-        self.room.take(STAGE_BYTES);
+        self.takes_stage();
         if self.executed {
             // A stage that returned more rows than its inputs worked for each of them.
             let works = works.max(stats.advanced);

@@ -1,7 +1,8 @@
 //! A plan that finds nothing, because nothing can match.
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, Sink};
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 pub struct Eof;

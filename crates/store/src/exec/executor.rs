@@ -9,10 +9,9 @@ use frond_query::matcher::canonical;
 use super::ExecStats;
 use super::coll_scan::CollScan;
 use super::describe::{Describer, Room};
-use super::operator::{
-    ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled, Row, RowRef, Sink,
-};
+use super::operator::{ExecContext, Flow, Inputs, Node, Operator, Pulled, Row, RowRef, Sink};
 use super::oplog_scan::OplogScan;
+use super::stats::OpStats;
 use crate::catalog::Collection;
 use crate::figures;
 use frond_storage::context::OpContext;
@@ -95,7 +94,7 @@ impl Executor {
             executed: true,
             room: &Room::default(),
         };
-        describer.stage(&self.root)
+        self.root.describe(&describer)
     }
 
     /// Hands rows to `sink` until it asks for a pause or there are no more.

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, Part, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
+use super::stats::OpStats;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::keyspace::TreeId;
 

@@ -3,8 +3,9 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 /// Looks one key up in the tree of the collection.

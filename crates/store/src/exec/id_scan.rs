@@ -5,7 +5,8 @@ use frond_bson::{DocBuf, doc, key};
 
 use super::describe::Describer;
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OpStats;
 use crate::plan::primary_range;
 use frond_storage::error::Result;
 use frond_storage::index::spec::ID_INDEX_NAME;

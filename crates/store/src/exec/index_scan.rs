@@ -7,9 +7,10 @@ use frond_query::matcher::Filter;
 
 use super::describe::{Describer, Part, count};
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
+use super::stats::OpStats;
 use crate::plan::IndexAccess;
 use crate::plan::merge::OrderPart;
 use frond_storage::error::{Error, Result, corrupt};

@@ -9,7 +9,8 @@ use std::ops::Bound;
 
 use frond_bson::key;
 
-use super::operator::{ExecContext, Flow, OpStats, Pulled};
+use super::operator::{ExecContext, Flow, Pulled};
+use super::stats::OpStats;
 use crate::plan::key_range::{KeyRange, ScanField};
 use frond_storage::error::{Result, corrupt};
 use frond_storage::intervals::Interval;

@@ -3,7 +3,8 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 /// Ends after a number of rows of its input.

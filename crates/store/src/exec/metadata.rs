@@ -8,8 +8,9 @@ use frond_query::meta::{MetaField, MetaFields, Metadata};
 use frond_query::sort::SortSpec;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
 use super::record_id::record_id;
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 /// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.

@@ -37,12 +37,14 @@ pub mod seen;
 pub mod skip;
 pub mod sort;
 pub mod sort_merge;
+pub mod stats;
 pub mod tail;
 pub mod text_match;
 pub mod trial;
 pub mod union;
 
-use operator::{Node, OpStats};
+use operator::Node;
+use stats::OpStats;
 
 /// Keys and documents that a plan examined, for `explain` and the log of slow operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,11 +10,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::{Doc, DocBuf, doc};
 use frond_query::aggregate::Groups;
 use frond_query::meta::Metadata;
 
 use super::describe::Describer;
+use super::stats::OpStats;
 use crate::catalog::Collection;
 use crate::figures;
 use frond_storage::context::OpContext;
@@ -119,40 +120,6 @@ impl Row {
             meta: self.meta.as_deref(),
             order: &[],
         }
-    }
-}
-
-/// The statistics of one operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpStats {
-    /// Units of work of an operator without inputs: keys and documents that it examined.
-    pub works: u64,
-    /// Rows that it returned.
-    pub advanced: u64,
-    /// Index keys, and documents of a bounded scan over `_id`.
-    pub keys_examined: u64,
-    pub docs_examined: u64,
-    /// Those of them that are stored in parts.
-    pub large_examined: u64,
-    /// Documents that the input had read already.
-    pub already_read: u64,
-    /// Searches for a key in an index: one for the first key, and one for each jump over keys that cannot match.
-    pub seeks: u64,
-    /// Rows that were compared with those seen before.
-    pub dups_tested: u64,
-    /// Rows dropped because they were seen before.
-    pub dups_dropped: u64,
-    /// Whether it reached its end.
-    pub ended: bool,
-    /// The time that it and its inputs took, if times are measured.
-    pub time: Duration,
-}
-
-impl OpStats {
-    /// Counts a document, by its record.
-    pub fn examine(&mut self, record: &[u8]) {
-        self.docs_examined += 1;
-        self.large_examined += u64::from(record::is_in_parts(record));
     }
 }
 
@@ -465,6 +432,36 @@ impl Node {
         inputs
             .iter_mut()
             .try_for_each(|input| input.continue_on(snapshot))
+    }
+
+    /// The operator and its inputs as `explain` shows them.
+    pub fn describe(&self, describer: &Describer<'_>) -> DocBuf {
+        let inputs = self.inputs();
+        let Some(name) = self.operator.name(describer) else {
+            return inputs
+                .first()
+                .map(|input| input.describe(describer))
+                .unwrap_or_default();
+        };
+        let mut stage = describer.begin(name, &self.stats, self.works());
+        self.operator.describe(&mut stage, &self.stats, describer);
+        match inputs {
+            [] => {}
+            [input] if !matches!(name, "OR" | "SORT_MERGE") => {
+                stage.push("inputStage", &input.describe(describer));
+            }
+            _ => stage.push_array("inputStages", |stages| {
+                for input in inputs {
+                    if !describer.takes_stage() {
+                        let text = "stats tree exceeded BSON size limit for explain";
+                        stages.push(&doc! {"warning": text});
+                        break;
+                    }
+                    stages.push(&input.describe(describer));
+                }
+            }),
+        }
+        stage
     }
 
     pub fn operator(&self) -> &dyn Operator {

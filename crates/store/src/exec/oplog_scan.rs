@@ -10,7 +10,8 @@ use frond_query::matcher::{Expr, Filter};
 
 use super::describe::{Describer, Part, count, direction_text};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OpStats;
 use crate::plan::key_range::KeyRange;
 use crate::plan::oplog::OplogAccess;
 use crate::plan::{KeyInterval, residual};

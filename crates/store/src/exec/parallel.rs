@@ -16,8 +16,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, OpStats, Pulled, RowRef};
+use super::operator::{ExecContext, Flow, Pulled, RowRef};
 use super::reader::Reader;
+use super::stats::OpStats;
 use crate::plan::{KeyInterval, primary_range};
 use frond_storage::error::{Error, Result};
 use frond_storage::intervals::Intervals;

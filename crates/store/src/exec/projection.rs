@@ -4,7 +4,8 @@ use frond_bson::{Doc, DocBuf, FieldFinder, Value};
 use frond_query::projection::Projection as Shape;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 pub struct Projection {

@@ -7,7 +7,8 @@ use frond_bson::Doc;
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
-use super::operator::{ExecContext, Flow, OpStats, RowRef, Sink};
+use super::operator::{ExecContext, Flow, RowRef, Sink};
+use super::stats::OpStats;
 use crate::plan::required_fields;
 use frond_storage::error::Result;
 use frond_storage::record;

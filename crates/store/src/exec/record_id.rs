@@ -3,8 +3,9 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
 use super::oplog_scan::time_of_key;
+use super::stats::OpStats;
 use crate::catalog::record_of_key;
 use frond_storage::error::Result;
 

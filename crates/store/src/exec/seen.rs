@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use frond_error::ErrorCode;
 
-use super::operator::{ExecContext, OpStats};
+use super::operator::ExecContext;
+use super::stats::OpStats;
 use crate::memory;
 use frond_storage::error::{Result, command};
 use frond_storage::keyspace::Reservation;

@@ -8,7 +8,8 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Record, Sorted, Sorter, key_prefix};
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Row, RowRef, Sink};
+use super::stats::OpStats;
 use crate::memory::make_room;
 use frond_storage::error::Result;
 

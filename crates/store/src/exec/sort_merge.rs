@@ -6,8 +6,9 @@ use std::collections::BinaryHeap;
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::seen::Seen;
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 /// The next row of an input.

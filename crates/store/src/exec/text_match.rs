@@ -7,7 +7,8 @@ use frond_query::matcher::Filter;
 use frond_query::text::TextMatch as Matcher;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
+use super::stats::OpStats;
 use crate::plan::IndexAccess;
 use frond_storage::error::Result;
 use frond_storage::intervals::Interval;

@@ -20,7 +20,7 @@ use super::reader::Loading;
 use crate::catalog::{Collection, Winner};
 use crate::figures;
 use crate::plan::cache::{identity, shape};
-use crate::plan::choose::Candidate;
+use crate::plan::query::Candidate;
 use crate::plan::summary::Summary;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result};

@@ -3,8 +3,9 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
 use super::seen::Seen;
+use super::stats::OpStats;
 use frond_storage::error::Result;
 
 /// The union of its inputs; a document that several of them find is returned once.

@@ -2,9 +2,9 @@
 
 use frond_bson::{Collator, Doc};
 
-use super::logged::How;
 use super::modify::{Change, Effect, Target};
 use super::staging::{Staging, Updated};
+use super::written::How;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
 use crate::find::Question;

@@ -15,8 +15,8 @@ use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::paths::MultikeyPaths;
 use parking_lot::MutexGuard;
 
-use super::duplicate;
-use super::logged::{How, Written};
+use super::written::{How, Written};
+use super::{duplicate, id_document};
 use crate::catalog::{
     self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
 };
@@ -777,13 +777,6 @@ pub fn check_size(doc: &Doc) -> Result<()> {
 pub fn primary_key(id: &Value<'_>, out: &mut Vec<u8>) {
     out.clear();
     frond_bson::key::encode(id, out);
-}
-
-/// The `_id` of a document, as a document of one field.
-pub fn id_document(doc: &Doc) -> DocBuf {
-    let mut out = DocBuf::new();
-    out.push("_id", doc.get("_id").unwrap_or(Value::Null));
-    out
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use frond_query::update::{ApplyContext, Update};
 
 use super::Retry;
 use super::insert::prepare;
-use super::logged::How;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::recording::{Recorder, Recording};
 use super::staging::{Buffers, Staged, Staging, Updated};
+use super::written::How;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};

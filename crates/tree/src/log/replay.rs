@@ -7,6 +7,7 @@ use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::buffer;
+use super::frame::FRAME_HEADER_BYTES;
 use super::group::{self, HEADER_BYTES, Header};
 use super::recovered::{Recovered, Unwritten};
 use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
@@ -106,7 +107,7 @@ pub(crate) fn replay_giving_room(
     let walked = walk.position;
     let mut end = walked;
     for (position, sequence, payload) in frames {
-        end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+        end = position + (FRAME_HEADER_BYTES + payload.len()) as u64;
         visit(position, sequence, payload)?;
     }
     assert!(
@@ -368,7 +369,7 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
             let payload = (payload.filter(|payload| is_sound(payload)))
                 .ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
             let position = self.position;
-            self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+            self.position += (FRAME_HEADER_BYTES + payload.len()) as u64;
             last = Some(xxh3_64(payload));
             if position >= self.from {
                 sequence = (self.visit)(position, sequence, payload)?;
