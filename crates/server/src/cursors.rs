@@ -24,7 +24,7 @@ pub use ended::{dropped, renamed};
 use failures::{in_use, not_found, too_old};
 
 use crate::needs::Owner;
-use crate::query_stats::ShapeHash;
+use crate::observability::query_stats::ShapeHash;
 use crate::sessions::SessionId;
 use crate::tail_throttle::{Follower, Followers};
 

@@ -7,9 +7,9 @@ use frond_bson::{DocBuf, Timestamp};
 use frond_store::{Figures, LastWritten};
 
 use crate::memory_quota::Permit;
-use crate::op_record::Waited;
-use crate::profiler::ProfileLevel;
-use crate::query_stats::ShapeHash;
+use crate::observability::op_record::Waited;
+use crate::observability::profiler::ProfileLevel;
+use crate::observability::query_stats::ShapeHash;
 use frond_runtime::HeldTicket;
 
 /// The shared resources that an operation holds.

@@ -379,7 +379,7 @@ impl Sessions {
                 store: store.in_transaction(&transaction),
                 transaction,
                 started: Instant::now(),
-                started_ms: crate::clock::now_ms(),
+                started_ms: crate::host::clock::now_ms(),
                 lifetime: self.transaction_lifetime(),
                 read_level: asked.read_level,
                 client: asked.client,

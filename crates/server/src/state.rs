@@ -19,17 +19,17 @@ use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
-use crate::figures::{self, Sources};
 use crate::fsync_lock::FsyncLock;
-use crate::log::{Component, Log, Severity};
+use crate::host::memory::usable_bytes;
 use crate::logins::Logins;
-use crate::memory::usable_bytes;
 use crate::memory_quota::MemoryQuotas;
-use crate::metrics::Metrics;
+use crate::observability::log::{Component, Log, Severity};
+use crate::observability::metric_samples::{self, Sources};
+use crate::observability::metrics::Metrics;
+use crate::observability::profiler::{ProfileFilter, ProfileLevel, Profiler};
+use crate::observability::query_stats::QueryStats;
 use crate::oplog::{self, OplogUpkeep};
-use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::query_settings::AllQuerySettings;
-use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
 use crate::scripting;
 use crate::sessions::Sessions;
@@ -291,11 +291,16 @@ impl Server {
                 no_collection_scans: AtomicBool::new(no_collection_scans),
             },
             records: Records {
-                history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
+                history: History::new(
+                    settings.db_path.join("diagnostic.data"),
+                    metric_samples::sampled_metrics(),
+                ),
                 query_stats: QueryStats::new(query_stats_rate),
                 profiler: Profiler::new(profiling, sample_rate),
                 tracing,
-                slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
+                slow_micros: AtomicU64::new(crate::observability::metrics::micros(
+                    settings.slow_operation,
+                )),
             },
             settings,
             log,
@@ -327,9 +332,10 @@ impl Server {
 
     /// Changes [`Server::slow_operation`].
     pub fn set_slow_operation(&self, threshold: Duration) {
-        self.records
-            .slow_micros
-            .store(crate::metrics::micros(threshold), Ordering::Relaxed);
+        self.records.slow_micros.store(
+            crate::observability::metrics::micros(threshold),
+            Ordering::Relaxed,
+        );
     }
 
     /// An idle cursor is closed after this time.
@@ -344,15 +350,18 @@ impl Server {
             .store(millis(timeout), Ordering::Relaxed);
     }
 
-    /// Where the figures of the history are read.
+    /// The source of a sample for the history.
     pub fn sources(&self) -> Sources<'_> {
+        let clients = &self.clients;
+        let whole = |count: i64| u64::try_from(count).unwrap_or(0);
         Sources {
             metrics: &self.metrics,
             store: &self.store,
-            connections: &self.clients.connections,
-            cursors: &self.clients.cursors,
-            sessions: &self.clients.sessions,
             executor: &self.execution.executor,
+            connections: clients.connections.len() as u64,
+            active_connections: whole(clients.connections.active.load(Ordering::Relaxed)),
+            open_cursors: whole(clients.cursors.counts().open),
+            open_transactions: clients.sessions.open_transactions().len() as u64,
         }
     }
 

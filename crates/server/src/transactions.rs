@@ -13,7 +13,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DocumentStore, Durability, OpContext, SnapshotReads};
 
 use crate::connection::{Connection, Peer};
-use crate::log::{Component, Severity};
+use crate::observability::log::{Component, Severity};
 use crate::sessions::{Doom, Found, NewTransaction, Open, SessionId, Used, aborted};
 use crate::state::Server;
 

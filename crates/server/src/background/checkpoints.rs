@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 
 use super::every;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of the checks whether one is due.

@@ -7,7 +7,7 @@ use frond_bson::doc;
 use frond_store::DiskSpace;
 
 use super::every;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of the checks.

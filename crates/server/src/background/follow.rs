@@ -10,7 +10,7 @@ use frond_client::Error;
 use frond_store::Follower;
 
 use crate::internal_collections::find_one;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::replication::Replication;
 use crate::standby::{Phase, Problem, Source, Standby, entries};
 use crate::state::Server;

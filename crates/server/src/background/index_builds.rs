@@ -8,7 +8,7 @@ use frond_error::{Error, ErrorCode};
 use frond_store::OpContext;
 
 use super::Job;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of the checks whether the thread is to end, and the checks between two searches for builds.

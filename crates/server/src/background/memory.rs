@@ -15,7 +15,7 @@ use frond_store::DocumentStore;
 
 use super::unless_stopped;
 use crate::cursors::Released;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::sessions::{Doom, Open};
 use crate::state::Server;
 use crate::transactions::abort_idle;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 
 use super::every;
-use crate::clock::now_ms;
-use crate::log::Component;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of checks of the size.

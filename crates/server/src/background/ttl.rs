@@ -6,8 +6,8 @@ use frond_bson::doc;
 use frond_store::OpContext;
 
 use super::Job;
-use crate::clock::now_ms;
-use crate::log::Component;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 pub struct Monitor {

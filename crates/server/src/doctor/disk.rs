@@ -7,7 +7,7 @@ use frond_store::default_disk_reserve;
 use super::finding::{Finding, size};
 use super::host::Host;
 use super::speed::Speed;
-use crate::startup_warnings;
+use crate::observability::startup_warnings;
 
 const AREA: &str = "file system";
 

@@ -15,9 +15,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use self::disk::Room;
 use self::finding::{Finding, Level, Report, size};
 use self::host::{ClockWatch, Host};
+use crate::observability::startup_warnings::file_system_of;
 use crate::parameters;
 use crate::settings::{Settings, SettingsError};
-use crate::startup_warnings::file_system_of;
 
 /// The test of the speed leaves at least so much room.
 const SPARE_BYTES: u64 = 256 << 20;

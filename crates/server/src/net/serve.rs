@@ -17,9 +17,9 @@ use zeroize::Zeroize;
 use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
-use crate::log::{Component, Severity};
 use crate::memory_quota::{MemoryQuota, STALLED};
 use crate::net::frames::{Ended, Frames};
+use crate::observability::log::{Component, Severity};
 use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,

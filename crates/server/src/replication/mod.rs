@@ -19,7 +19,7 @@ use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use crate::clock::now_ms;
+use crate::host::clock::now_ms;
 use crate::internal_collections::{find_one, replace_one};
 
 pub use config::Config;

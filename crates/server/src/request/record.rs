@@ -10,15 +10,15 @@ use frond_store::UsedPlan;
 use super::parse::{Known, Request};
 use super::secrets::secrets;
 use crate::client::Client;
-use crate::clock::now_ms;
-use crate::cpu;
 use crate::errors::is_refusal;
-use crate::log::{Component, Severity};
-use crate::metrics::{Class, Op};
-use crate::op_record::{Changed, OpRecord, Waited};
+use crate::host::clock::now_ms;
+use crate::host::cpu;
+use crate::observability::log::{Component, Severity};
+use crate::observability::metrics::{Class, Op};
+use crate::observability::op_record::{Changed, OpRecord, Waited};
+use crate::observability::profiler::Profiler;
+use crate::observability::query_stats;
 use crate::operation::Operation;
-use crate::profiler::Profiler;
-use crate::query_stats;
 use frond_runtime::Work;
 
 /// Bytes of `ok: 1.0`, which a reply gets at its end.

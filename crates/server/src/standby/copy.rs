@@ -10,7 +10,7 @@ use frond_client::{Client, Error, Uri};
 use frond_store::backup::{RestorePoint, RestoreTarget};
 
 use super::start_error::StartError;
-use crate::log::{Component, Log};
+use crate::observability::log::{Component, Log};
 
 /// The folder of a copy that is not complete.
 const FOLDER: &str = "standby-copy";

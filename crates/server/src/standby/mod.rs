@@ -18,8 +18,8 @@ use frond_error::Result;
 use frond_store::DocumentStore;
 use parking_lot::{Condvar, Mutex};
 
-use crate::clock::now_ms;
-use crate::metrics::Counter;
+use crate::host::clock::now_ms;
+use crate::observability::metrics::Counter;
 
 pub use directory::{Directory, State as DirectoryState};
 pub use source::{Problem, Source, entries};

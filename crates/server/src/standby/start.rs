@@ -9,8 +9,8 @@ use frond_store::{DocumentStore, NoListener, OpContext, StorageOptions, StoreOpt
 use super::directory::{Directory, State};
 use super::start_error::StartError;
 use super::{copy, source};
-use crate::log::Log;
-use crate::memory::default_cache_bytes;
+use crate::host::memory::default_cache_bytes;
+use crate::observability::log::Log;
 use crate::settings::Settings;
 
 /// Sees to it that a standby has a copy of its primary. Returns whether the server is to follow; none if `stop` was set meanwhile.

@@ -11,7 +11,7 @@ use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::fail_points::SwitchName;
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::outcome::{AWAIT_DEFAULT, Outcome, Pause, Tail, Wait};
 use crate::reply::CursorBatch;
 use crate::reply_quota::ReplyQuota;

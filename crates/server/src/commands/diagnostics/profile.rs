@@ -7,8 +7,8 @@ use frond_error::{Error, Result};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::log::Component;
-use crate::profiler::{ProfileFilter, ProfileLevel};
+use crate::observability::log::Component;
+use crate::observability::profiler::{ProfileFilter, ProfileLevel};
 use frond_runtime::{AdmissionClass, Work};
 
 pub struct Profile;

@@ -9,11 +9,11 @@ use frond_javascript::JavaScript;
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
 use crate::authorization::{Action, Needs, Requested};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::memory::process_memory;
-use crate::metrics::{Class, Op};
+use crate::host::clock::now_ms;
+use crate::host::memory::process_memory;
+use crate::observability::metrics::{Class, Op};
 use crate::outcome::TOPOLOGY_WAIT;
 use crate::state::Server;
 use frond_runtime::Work;
@@ -84,7 +84,10 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
         reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
     }
     if let Some((stats, instance)) = server.store.tikv_stats().filter(|_| is_on("tikv")) {
-        reply.push("tikv", &crate::tikv_stats::to_doc(&stats, instance));
+        reply.push(
+            "tikv",
+            &crate::observability::tikv_stats::to_doc(&stats, instance),
+        );
     }
     for (name, section) in SECTIONS {
         if is_on(name) {
@@ -383,8 +386,11 @@ fn storage_engine(server: &Server) -> DocBuf {
 }
 
 fn engine(server: &Server) -> DocBuf {
-    let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
-    section.push("memory", &crate::engine_stats::memory_to_doc(&server.store));
+    let mut section = crate::observability::engine_stats::to_doc(&server.store.engine_stats());
+    section.push(
+        "memory",
+        &crate::observability::engine_stats::memory_to_doc(&server.store),
+    );
     if let Some(standby) = &server.set.standby
         && server.store.is_following()
     {
@@ -396,7 +402,7 @@ fn engine(server: &Server) -> DocBuf {
     section.push("backup", &server.upkeep.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {
-            list.push(&crate::engine_stats::damage_to_doc(&block));
+            list.push(&crate::observability::engine_stats::damage_to_doc(&block));
         }
     });
     section

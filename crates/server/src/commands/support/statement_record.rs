@@ -6,11 +6,11 @@ use frond_bson::Doc;
 use frond_error::Result;
 use frond_store::watch_part;
 
-use crate::clock::now_ms;
 use crate::connection::without_secrets;
 use crate::context::Context;
-use crate::cpu;
-use crate::op_record::{Changed, OpRecord, Waited};
+use crate::host::clock::now_ms;
+use crate::host::cpu;
+use crate::observability::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
 use frond_runtime::AdmissionClass;
 

@@ -9,7 +9,7 @@ use frond_bson::{Doc, DocBuf, doc};
 use frond_store::Figures;
 use parking_lot::RwLock;
 
-use crate::histogram::Histogram;
+use crate::observability::histogram::Histogram;
 
 /// A counter that many threads add to.
 #[derive(Debug, Default)]

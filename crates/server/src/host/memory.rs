@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::proc;
+use crate::host::proc;
 
 /// Bytes of the machine's memory.
 pub fn machine_bytes() -> u64 {

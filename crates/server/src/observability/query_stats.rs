@@ -13,8 +13,8 @@ use frond_store::Figures;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::clock::now_ms;
-use crate::metrics::{Counter, micros};
+use crate::host::clock::now_ms;
+use crate::observability::metrics::{Counter, micros};
 
 /// Bytes of all shapes with their figures.
 const BYTES_MAX: usize = 8 << 20;

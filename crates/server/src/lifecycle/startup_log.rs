@@ -4,11 +4,11 @@ use frond_bson::{Value, doc};
 use frond_error::{ErrorCode, Result};
 use frond_store::{Durability, InsertOptions, Namespace};
 
-use crate::clock::now_ms;
 use crate::commands::diagnostics::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use crate::commands::diagnostics::get_cmd_line_opts::parsed;
+use crate::host::clock::now_ms;
 use crate::limits::DOCUMENT_BYTES_MAX;
-use crate::log::{Component, iso_ms};
+use crate::observability::log::{Component, iso_ms};
 use crate::state::Server;
 
 /// The most bytes of the collection, as in MongoDB.

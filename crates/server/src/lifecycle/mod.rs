@@ -1,5 +1,8 @@
 //! Running the server: start, signals, clean shutdown.
 
+mod service_manager;
+mod startup_log;
+
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -20,20 +23,18 @@ use crate::background;
 use crate::commands::COMMANDS;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
 use crate::feature_version;
-use crate::file_handles::HandleLimit;
+use crate::host::file_handles::HandleLimit;
+use crate::host::lock_file::LockFile;
+use crate::host::memory::{client_bytes, default_cache_bytes, usable_bytes};
+use crate::host::proc;
 use crate::http::accept_http;
-use crate::lock_file::LockFile;
-use crate::log::{Component, Log, Severity};
-use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
-use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
+use crate::observability::log::{Component, Log, Severity};
+use crate::observability::metrics::Metrics;
+use crate::observability::startup_warnings;
 use crate::parameters;
-use crate::proc;
-use crate::service_manager;
 use crate::settings::{Settings, resolve};
 use crate::standby;
-use crate::startup_log;
-use crate::startup_warnings;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
 use frond_runtime::panic_text;

@@ -16,8 +16,8 @@ use frond_bson::{Doc, DocBuf, Value, extjson};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
+use crate::observability::system_log::{Level, SystemLog};
 use crate::settings::{LogFormat, LogRotate, Settings};
-use crate::system_log::{Level, SystemLog};
 
 /// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use frond_store::DocumentStore;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use crate::metrics::Counter;
-use crate::op_record::OpRecord;
+use crate::observability::metrics::Counter;
+use crate::observability::op_record::OpRecord;
 
 /// The longest time that a record lies in the queue.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(250);

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use frond_bson::{DocBuf, doc};
 
-use crate::log::Log;
-use crate::proc;
+use crate::host::proc;
+use crate::observability::log::Log;
 use crate::settings::Settings;
 
 /// A limit of open files below this is too low for many connections.

@@ -1,35 +1,31 @@
-//! The figures that the history keeps.
-
-use std::sync::atomic::Ordering::Relaxed;
+//! The metrics that the history keeps, and samples of them.
 
 use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
 use frond_telemetry::history::{Figure, Kind, Sample};
 
-use crate::connection::Connections;
-use crate::cursors::Cursors;
-use crate::memory::process_memory;
-use crate::metrics::{Class, Metrics, Op};
-use crate::sessions::Sessions;
+use crate::host::memory::process_memory;
+use crate::observability::metrics::{Class, Metrics, Op};
 use frond_runtime::{AdmissionClass, Executor};
 
-/// The source of the figures.
+/// The source of a sample.
 pub struct Sources<'a> {
     pub metrics: &'a Metrics,
     pub store: &'a DocumentStore,
-    pub connections: &'a Connections,
-    pub cursors: &'a Cursors,
-    pub sessions: &'a Sessions,
     pub executor: &'a Executor,
+    pub connections: u64,
+    /// Connections with an operation that runs.
+    pub active_connections: u64,
+    pub open_cursors: u64,
+    pub open_transactions: u64,
 }
 
-/// The statistics that all figures of a sample share.
+/// The statistics that all metrics of a sample share.
 struct Read<'a> {
     from: &'a Sources<'a>,
     engine: EngineStats,
     memory: &'a MemoryBudget,
     resident: u64,
     cpu_millis: u64,
-    cursors: u64,
 }
 
 type Row = (&'static str, Kind, fn(&Read<'_>) -> u64);
@@ -54,7 +50,7 @@ fn held(read: &Read<'_>, class: AdmissionClass) -> u64 {
     (class.tickets() as u64).saturating_sub(read.from.executor.available(class) as u64)
 }
 
-/// Names, kinds and sources. The files of the history have the names, so that a figure can be added or removed.
+/// Names, kinds and sources. The files of the history have the names, so that a metric can be added or removed.
 #[rustfmt::skip]
 static ROWS: &[Row] = {
     use Kind::{Counter, Gauge};
@@ -79,15 +75,15 @@ static ROWS: &[Row] = {
         ("errors", Counter, |r| whole(r.from.metrics.user_errors.get())),
         ("net.in", Counter, |r| whole(r.from.metrics.physical_bytes_in.get())),
         ("net.out", Counter, |r| whole(r.from.metrics.physical_bytes_out.get())),
-        ("connections", Gauge, |r| r.from.connections.len() as u64),
-        ("connections.active", Gauge, |r| whole(r.from.connections.active.load(Relaxed))),
+        ("connections", Gauge, |r| r.from.connections),
+        ("connections.active", Gauge, |r| r.from.active_connections),
         ("connections.created", Counter, |r| whole(r.from.metrics.connections_created.get())),
         ("running.read", Gauge, |r| held(r, AdmissionClass::Read)),
         ("running.write", Gauge, |r| held(r, AdmissionClass::Write)),
         ("waiting.read", Gauge, |r| r.from.executor.waiting(AdmissionClass::Read) as u64),
         ("waiting.write", Gauge, |r| r.from.executor.waiting(AdmissionClass::Write) as u64),
-        ("cursors", Gauge, |r| r.cursors),
-        ("transactions", Gauge, |r| r.from.sessions.open_transactions().len() as u64),
+        ("cursors", Gauge, |r| r.from.open_cursors),
+        ("transactions", Gauge, |r| r.from.open_transactions),
         ("cpu.millis", Counter, |r| r.cpu_millis),
         ("memory.resident", Gauge, |r| r.resident),
         ("memory.pages", Gauge, |r| r.engine.page_bytes),
@@ -123,8 +119,8 @@ static ROWS: &[Row] = {
     ]
 };
 
-/// The figures, in the order of a sample's values.
-pub fn figures() -> Vec<Figure> {
+/// The metrics, in the order of a sample's values.
+pub fn sampled_metrics() -> Vec<Figure> {
     let figure = |(name, kind, _): &Row| Figure { name, kind: *kind };
     ROWS.iter().map(figure).collect()
 }
@@ -138,7 +134,6 @@ pub fn sample(time_ms: i64, from: &Sources<'_>) -> Sample {
         memory: from.store.memory(),
         resident: process.resident_bytes,
         cpu_millis: (process.user_micros + process.system_micros) / 1000,
-        cursors: whole(from.cursors.counts().open),
     };
     Sample {
         time_ms,
