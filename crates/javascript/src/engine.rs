@@ -12,7 +12,7 @@ use rquickjs::context::EvalOptions;
 use rquickjs::{Coerced, Context, Ctx, Error as JsError, Function, Persistent, Runtime, Value};
 
 use crate::code::{Code, SourceKey};
-use crate::limits::Grant;
+use crate::limits::HeapReservation;
 use crate::shared::Shared;
 use crate::values::write::Error;
 use crate::values::{Bytes, Types, read};
@@ -43,7 +43,7 @@ pub struct Engine {
     has_stored: bool,
     context: Context,
     runtime: Runtime,
-    _grant: Grant,
+    _reservation: HeapReservation,
 }
 
 impl Drop for Engine {
@@ -99,9 +99,9 @@ impl Engine {
     fn new(shared: &Arc<Shared>) -> Result<Engine, Fault> {
         let unable =
             |error: JsError| Fault::new(ErrorCode::JSInterpreterFailure, error.to_string());
-        let grant = shared.heaps.grant();
+        let reservation = shared.heaps.reserve();
         let runtime = Runtime::new().map_err(unable)?;
-        runtime.set_memory_limit(grant.bytes());
+        runtime.set_memory_limit(reservation.bytes());
         runtime.set_max_stack_size(STACK_BYTES);
         let checked = shared.clone();
         runtime.set_interrupt_handler(Some(Box::new(move || match (checked.check)() {
@@ -131,7 +131,7 @@ impl Engine {
             has_stored: false,
             context,
             runtime,
-            _grant: grant,
+            _reservation: reservation,
         })
     }
 

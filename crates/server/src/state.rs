@@ -47,7 +47,7 @@ pub struct Server {
     pub store: DocumentStore,
     pub metrics: Metrics,
     pub instance: Instance,
-    pub upkeep: Upkeep,
+    pub maintenance: Maintenance,
     pub set: ReplicaSet,
     pub clients: Clients,
     pub execution: Execution,
@@ -68,8 +68,8 @@ pub struct Instance {
     stopping: AtomicBool,
 }
 
-/// Upkeep of the stored data.
-pub struct Upkeep {
+/// Maintenance of the stored data.
+pub struct Maintenance {
     /// Backups that are being made.
     pub backups: Backups,
     /// The lock of `fsync`.
@@ -129,7 +129,7 @@ pub struct Execution {
 pub struct Records {
     /// Samples of the metrics of the server.
     pub history: History,
-    /// Figures of queries by their shape.
+    /// Statistics of queries by their shape.
     pub query_stats: QueryStats,
     pub profiler: Profiler,
     /// Sends spans of commands; none if nothing is traced.
@@ -258,7 +258,7 @@ impl Server {
                 stop: watch::Sender::new(false),
                 stopping: AtomicBool::new(false),
             },
-            upkeep: Upkeep {
+            maintenance: Maintenance {
                 backups: Backups::default(),
                 fsync_lock: FsyncLock::default(),
                 checkpoint_secs: AtomicU64::new(checkpoint_secs),

@@ -9,16 +9,16 @@ use frond_query::matcher::canonical;
 use frond_query::projection::Projection;
 
 use crate::exec::ExecStats;
-use crate::exec::build::{Output, Wanted};
+use crate::exec::build::{Output, RowParts};
 use crate::exec::count::RecordCount;
-use crate::exec::describe::{Describer, Room, count};
+use crate::exec::describe::{Describer, ExplainBudget, count};
 use crate::exec::eof::Eof;
 use crate::exec::executor::Executor;
 use crate::exec::operator::{Flow, Node};
-use crate::exec::stats::OpStats;
+use crate::exec::stats::OperatorStats;
 use crate::exec::trial::TrialRun;
-use crate::figures::PlanHashes;
-use crate::find::{FindRequest, Planned, Question, shape_of};
+use crate::find::{FindRequest, Planned, PlannedQuery, shape_of};
+use crate::op_stats::PlanHashes;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
 use frond_storage::environment::environment;
@@ -132,7 +132,7 @@ impl DocumentStore {
         let id_collator = self.catalog().collator(ns, None);
         let empty = Doc::empty();
         let filter = &*canonical(request.filter.unwrap_or(empty));
-        let room = Room::default();
+        let budget = ExplainBudget::default();
         let mut describer = Describer {
             filter,
             sort: request.sort.unwrap_or(empty),
@@ -140,7 +140,7 @@ impl DocumentStore {
             collator: &collator,
             id_collator: &id_collator,
             executed: false,
-            room: &room,
+            budget: &budget,
         };
         let query = Explained {
             request,
@@ -164,7 +164,7 @@ impl DocumentStore {
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {
             planner.push("namespace", ns.as_str());
-            room.push(planner, "parsedQuery", filter);
+            budget.push(planner, "parsedQuery", filter);
             let is_filtered = planned.as_ref().is_some_and(|planned| planned.is_filtered);
             planner.push("indexFilterSet", is_filtered);
             let rules = context.rules.as_ref();
@@ -248,7 +248,7 @@ impl DocumentStore {
     ) -> Result<Option<Planned>> {
         let collator = self.catalog().collator(ns, request.collation.as_ref());
         let environment = environment(request.variables, &collator);
-        let question = Question::parse(request.filter, None, request.hint, &environment)?;
+        let question = PlannedQuery::parse(request.filter, None, request.hint, &environment)?;
         let question = question.showing(Some(BTreeSet::new()));
         question.plan_keeping(self.catalog(), ns, context, Some(trials))
     }
@@ -306,7 +306,7 @@ impl Explained<'_> {
                     sort,
                     ..Output::default()
                 };
-                let wanted = Wanted {
+                let wanted = RowParts {
                     // A writer reads the documents, whatever the index holds.
                     keys: true,
                     ..planned.wanted()
@@ -350,14 +350,14 @@ impl Explained<'_> {
     /// The operators as stages, with the stages above them that only `explain` has.
     fn describe(&self, root: &Node, describer: &Describer<'_>, measured: &Measured) -> DocBuf {
         let mut stages = root.describe(describer);
-        let stats = OpStats {
+        let stats = OperatorStats {
             ended: true,
-            ..OpStats::default()
+            ..OperatorStats::default()
         };
         let is_eof = stages.get_str("stage") == Some("EOF");
         if self.is_subplan && !is_eof {
             let advanced = root.stats().advanced;
-            let of_subplan = OpStats { advanced, ..stats };
+            let of_subplan = OperatorStats { advanced, ..stats };
             let mut outer = describer.begin("SUBPLAN", &of_subplan, root.works());
             outer.push("inputStage", &stages);
             stages = outer;

@@ -70,7 +70,7 @@ fn leaf_matches(leaf: &Leaf, doc: &Doc, state: &mut State) -> bool {
 fn text_matches(text: &Text, doc: &Doc, state: &mut State) -> bool {
     let found = match text {
         Text::Bound(bound) => bound.matches(doc),
-        Text::Asked(_) => Err(Error::new(
+        Text::Unbound(_) => Err(Error::new(
             ErrorCode::IndexNotFound,
             "text index required for $text query",
         )),

@@ -70,7 +70,7 @@ pub enum Expr {
 #[derive(Clone, Debug)]
 pub enum Text {
     /// Not bound to a text index yet.
-    Asked(TextQuery),
+    Unbound(TextQuery),
     /// Bound to the specification of a text index.
     Bound(Arc<TextMatch>),
 }
@@ -324,7 +324,7 @@ impl Filter {
         fn bind(expr: &Expr, spec: &Arc<TextSpec>) -> Expr {
             let all = |children: &[Expr]| children.iter().map(|child| bind(child, spec)).collect();
             match expr {
-                Expr::Text(Text::Asked(query)) => {
+                Expr::Text(Text::Unbound(query)) => {
                     Expr::Text(Text::Bound(Arc::new(query.bind(spec.clone()))))
                 }
                 Expr::And(children) => Expr::And(all(children)),

@@ -36,7 +36,7 @@ pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
 }
 
 fn resume(server: &Server, limits: &OpContext) {
-    let writing = server.upkeep.fsync_lock.write(|| {
+    let writing = server.maintenance.fsync_lock.write(|| {
         if Job::is_interrupted(limits) {
             Err(Error::new(ErrorCode::Interrupted, "the server stops"))
         } else {

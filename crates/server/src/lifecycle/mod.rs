@@ -306,7 +306,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     service_manager::stopping();
     server.stop();
     // Writes that wait are interrupted, and the last checkpoint is written.
-    tokio::task::block_in_place(|| server.upkeep.fsync_lock.release());
+    tokio::task::block_in_place(|| server.maintenance.fsync_lock.release());
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();

@@ -13,9 +13,9 @@ use std::time::Duration;
 use crate::state::Server;
 
 /// A manager that does not read for so long is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn tell(message: &str) {
+fn notify(message: &str) {
     if let Some(socket) = env::var_os("NOTIFY_SOCKET") {
         // The manager does not listen, or has ended: the server goes on.
         let _ = send(&socket, message);
@@ -29,25 +29,25 @@ fn send(socket: &OsStr, message: &str) -> io::Result<()> {
         None => SocketAddr::from_pathname(socket)?,
     };
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
 /// One line about what the server does, which `systemctl status` shows.
 pub fn status(text: &str) {
-    tell(&format!("STATUS={text}"));
+    notify(&format!("STATUS={text}"));
 }
 
 /// The server accepts connections.
 pub fn ready(port: u16) {
-    tell(&format!(
+    notify(&format!(
         "READY=1\nSTATUS=Waiting for connections on port {port}"
     ));
 }
 
 /// The server shuts down.
 pub fn stopping() {
-    tell("STOPPING=1\nSTATUS=Shutting down");
+    notify("STOPPING=1\nSTATUS=Shutting down");
 }
 
 /// The interval of keep-alive messages that the manager expects, if it does: half of the time after which it would kill it.
@@ -73,10 +73,10 @@ pub fn keep_alive(server: &Arc<Server>) {
             // The pool serves sockets. Without handles for one the server is alive all the same, and busy.
             match UnixStream::pair() {
                 Ok((stream, _)) => {
-                    let alive = |_socket| async { tell("WATCHDOG=1") };
+                    let alive = |_socket| async { notify("WATCHDOG=1") };
                     let _ = server.execution.executor.pool.spawn(stream, alive);
                 }
-                Err(_) => tell("WATCHDOG=1"),
+                Err(_) => notify("WATCHDOG=1"),
             }
             tokio::select! {
                 // The manager has a time limit of its own for the shutdown.

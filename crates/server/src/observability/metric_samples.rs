@@ -1,7 +1,7 @@
 //! The metrics that the history keeps, and samples of them.
 
 use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
-use frond_telemetry::history::{Figure, Kind, Sample};
+use frond_telemetry::history::{Kind, Metric, Sample};
 
 use crate::host::memory::process_memory;
 use crate::observability::metrics::{Class, Metrics, Op};
@@ -120,8 +120,8 @@ static ROWS: &[Row] = {
 };
 
 /// The metrics, in the order of a sample's values.
-pub fn sampled_metrics() -> Vec<Figure> {
-    let figure = |(name, kind, _): &Row| Figure { name, kind: *kind };
+pub fn sampled_metrics() -> Vec<Metric> {
+    let figure = |(name, kind, _): &Row| Metric { name, kind: *kind };
     ROWS.iter().map(figure).collect()
 }
 

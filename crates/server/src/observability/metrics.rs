@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, doc};
-use frond_store::Figures;
+use frond_store::OpStats;
 use parking_lot::RwLock;
 
 use crate::observability::histogram::Histogram;
@@ -311,15 +311,15 @@ impl Metrics {
     }
 
     /// Adds what an operation has examined.
-    pub fn add_figures(&self, figures: &Figures) {
+    pub fn add_stats(&self, op_stats: &OpStats) {
         for (counter, n) in [
-            (&self.keys_examined, figures.keys_examined),
-            (&self.documents_examined, figures.docs_examined),
-            (&self.write_conflicts, figures.write_conflicts),
-            (&self.sorts, u64::from(figures.has_sort_stage)),
-            (&self.disk_sorts, u64::from(figures.used_disk)),
-            (&self.plan_cache_hits, u64::from(figures.from_plan_cache)),
-            (&self.plan_trials, u64::from(figures.from_multi_planner)),
+            (&self.keys_examined, op_stats.keys_examined),
+            (&self.documents_examined, op_stats.docs_examined),
+            (&self.write_conflicts, op_stats.write_conflicts),
+            (&self.sorts, u64::from(op_stats.has_sort_stage)),
+            (&self.disk_sorts, u64::from(op_stats.used_disk)),
+            (&self.plan_cache_hits, u64::from(op_stats.from_plan_cache)),
+            (&self.plan_trials, u64::from(op_stats.from_multi_planner)),
         ] {
             if n > 0 {
                 counter.add(n);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::Error;
-use frond_store::{Figures, UsedPlan};
+use frond_store::{OpStats, UsedPlan};
 
 use crate::access::User;
 use crate::connection::{Peer, short_command};
@@ -61,7 +61,7 @@ pub struct OpRecord {
     /// Whether its reply had the last documents of a cursor.
     pub exhausted: bool,
     /// Its counts of examined keys and documents, and its plan.
-    pub figures: Figures,
+    pub op_stats: OpStats,
     /// Whether its reply has documents.
     pub returns: bool,
     pub changed: Changed,
@@ -102,7 +102,7 @@ fn signed(n: i64) -> Value<'static> {
 impl OpRecord {
     /// About how much memory it takes, and its entry on disk.
     pub fn len_bytes(&self) -> usize {
-        let stats = self.figures.exec_stats.as_ref();
+        let stats = self.op_stats.exec_stats.as_ref();
         RECORD_BYTES + self.command.len() + stats.map_or(0, |stats| stats.len_bytes())
     }
 
@@ -122,10 +122,10 @@ impl OpRecord {
         if let Some(cursor) = self.cursor {
             out.push("cursorid", cursor);
         }
-        self.push_figures(&mut out);
+        self.push_stats(&mut out);
         out.push("numYield", 0);
         if self.returns {
-            out.push_value("nreturned", &number(self.figures.returned));
+            out.push_value("nreturned", &number(self.op_stats.returned));
         }
         self.push_hashes(&mut out);
         self.push_locks(&mut out);
@@ -139,9 +139,9 @@ impl OpRecord {
         out.push_value("millis", &number(millis));
         let nanos = i64::try_from(self.cpu.as_nanos()).unwrap_or(i64::MAX);
         out.push("cpuNanos", nanos);
-        if let Some(summary) = self.figures.plan.as_ref().map(UsedPlan::summary) {
+        if let Some(summary) = self.op_stats.plan.as_ref().map(UsedPlan::summary) {
             out.push("planSummary", summary.as_str());
-            match &self.figures.exec_stats {
+            match &self.op_stats.exec_stats {
                 Some(stats) => out.push("execStats", &self.changing(stats)),
                 // Without operators there is one stage.
                 None if matches!(summary.as_str(), "IDHACK" | "EOF") => {
@@ -188,16 +188,16 @@ impl OpRecord {
         if let Some(originating) = &self.originating {
             out.push("originatingCommand", &short_command(originating));
         }
-        if let Some(summary) = self.figures.plan.as_ref().map(UsedPlan::summary) {
+        if let Some(summary) = self.op_stats.plan.as_ref().map(UsedPlan::summary) {
             out.push("planSummary", summary.as_str());
         }
         if let Some(cursor) = self.cursor {
             out.push("cursorid", cursor);
         }
-        self.push_figures(&mut out);
+        self.push_stats(&mut out);
         out.push("numYields", 0);
         if self.returns {
-            out.push_value("nreturned", &number(self.figures.returned));
+            out.push_value("nreturned", &number(self.op_stats.returned));
         }
         self.push_hashes(&mut out);
         self.push_failure(&mut out);
@@ -209,7 +209,9 @@ impl OpRecord {
         out.push("remote", &self.peer.to_string());
         out.push("protocol", self.protocol());
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        let working = self.took.saturating_sub(total(&self.waited, &self.figures));
+        let working = self
+            .took
+            .saturating_sub(total(&self.waited, &self.op_stats));
         out.push_value("workingMillis", &signed(millis(working)));
         out.push_value("durationMillis", &signed(millis(self.took)));
         out
@@ -219,17 +221,17 @@ impl OpRecord {
         if self.legacy { "op_query" } else { "op_msg" }
     }
 
-    fn push_figures(&self, out: &mut DocBuf) {
-        let figures = &self.figures;
-        if self.admission.is_some() && (self.figures.plan.is_some() || self.returns) {
-            out.push_value("keysExamined", &number(figures.keys_examined));
-            out.push_value("docsExamined", &number(figures.docs_examined));
+    fn push_stats(&self, out: &mut DocBuf) {
+        let op_stats = &self.op_stats;
+        if self.admission.is_some() && (self.op_stats.plan.is_some() || self.returns) {
+            out.push_value("keysExamined", &number(op_stats.keys_examined));
+            out.push_value("docsExamined", &number(op_stats.docs_examined));
         }
         for (name, is_set) in [
-            ("hasSortStage", figures.has_sort_stage),
-            ("usedDisk", figures.used_disk),
-            ("fromMultiPlanner", figures.from_multi_planner),
-            ("fromPlanCache", figures.from_plan_cache),
+            ("hasSortStage", op_stats.has_sort_stage),
+            ("usedDisk", op_stats.used_disk),
+            ("fromMultiPlanner", op_stats.from_multi_planner),
+            ("fromPlanCache", op_stats.from_plan_cache),
             ("cursorExhausted", self.exhausted),
         ] {
             if is_set {
@@ -249,9 +251,9 @@ impl OpRecord {
             }
         }
         for (name, count) in [
-            ("keysInserted", figures.keys_inserted),
-            ("keysDeleted", figures.keys_deleted),
-            ("writeConflicts", figures.write_conflicts),
+            ("keysInserted", op_stats.keys_inserted),
+            ("keysDeleted", op_stats.keys_deleted),
+            ("writeConflicts", op_stats.write_conflicts),
         ] {
             if count > 0 {
                 out.push_value(name, &number(count));
@@ -260,7 +262,7 @@ impl OpRecord {
     }
 
     fn push_hashes(&self, out: &mut DocBuf) {
-        if let Some(hashes) = self.figures.plan.as_ref().and_then(UsedPlan::hashes) {
+        if let Some(hashes) = self.op_stats.plan.as_ref().and_then(UsedPlan::hashes) {
             out.push("queryHash", hashes.shape.as_str());
             out.push("planCacheShapeHash", hashes.shape.as_str());
             out.push("planCacheKey", hashes.key.as_str());
@@ -291,17 +293,17 @@ impl OpRecord {
     }
 
     fn push_waited(&self, out: &mut DocBuf) {
-        if total(&self.waited, &self.figures).is_zero() {
+        if total(&self.waited, &self.op_stats).is_zero() {
             return;
         }
-        let figures = &self.figures;
+        let op_stats = &self.op_stats;
         let commit = OF_COMMIT.into_iter().zip(self.waited.commit);
         out.push_doc("waitedFor", |waited| {
             for (name, time) in [
                 ("ticket", self.waited.ticket),
                 ("journal", self.waited.journal),
-                ("writeConflict", figures.conflict_wait),
-                ("replyMemory", figures.room_wait),
+                ("writeConflict", op_stats.conflict_wait),
+                ("replyMemory", op_stats.room_wait),
             ]
             .into_iter()
             .chain(commit)
@@ -341,7 +343,7 @@ impl OpRecord {
     }
 
     fn single_stage(&self, name: &str) -> DocBuf {
-        let found = i32::from(self.figures.docs_examined > 0);
+        let found = i32::from(self.op_stats.docs_examined > 0);
         doc! {
             "stage": name,
             "nReturned": found,
@@ -352,14 +354,14 @@ impl OpRecord {
             "saveState": 0,
             "restoreState": 0,
             "isEOF": 1,
-            "keysExamined": number(self.figures.keys_examined),
-            "docsExamined": number(self.figures.docs_examined),
+            "keysExamined": number(self.op_stats.keys_examined),
+            "docsExamined": number(self.op_stats.docs_examined),
         }
     }
 }
 
 /// The total time that an operation has waited, including the waits that its figures record.
-fn total(waited: &Waited, figures: &Figures) -> Duration {
+fn total(waited: &Waited, op_stats: &OpStats) -> Duration {
     let commit: Duration = waited.commit.iter().sum();
-    waited.ticket + waited.journal + commit + figures.conflict_wait + figures.room_wait
+    waited.ticket + waited.journal + commit + op_stats.conflict_wait + op_stats.room_wait
 }

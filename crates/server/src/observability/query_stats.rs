@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Timestamp, Value, doc};
 use frond_query::matcher::canonical;
-use frond_store::Figures;
+use frond_store::OpStats;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -83,7 +83,7 @@ pub struct Reply<'a> {
     pub is_first: bool,
     pub took: Duration,
     pub cpu: Duration,
-    pub figures: &'a Figures,
+    pub op_stats: &'a OpStats,
 }
 
 #[derive(Default)]
@@ -232,23 +232,23 @@ impl Entry {
     }
 
     fn add(&mut self, reply: &Reply<'_>, now: i64) {
-        let (took, figures) = (micros(reply.took), reply.figures);
+        let (took, op_stats) = (micros(reply.took), reply.op_stats);
         self.last_seen_ms = now;
         self.total.add(took);
-        self.returned.add(figures.returned);
-        self.keys.add(figures.keys_examined);
-        self.documents.add(figures.docs_examined);
+        self.returned.add(op_stats.returned);
+        self.keys.add(op_stats.keys_examined);
+        self.documents.add(op_stats.docs_examined);
         let nanos = u64::try_from(reply.cpu.as_nanos()).unwrap_or(u64::MAX);
         self.cpu_nanos.add(nanos);
         if reply.is_first {
             self.executions += 1;
             self.last = took;
             self.first_response.add(took);
-            self.sorted += u64::from(figures.has_sort_stage);
-            self.tried_plans += u64::from(figures.from_multi_planner);
-            self.knew_plan += u64::from(figures.from_plan_cache);
+            self.sorted += u64::from(op_stats.has_sort_stage);
+            self.tried_plans += u64::from(op_stats.from_multi_planner);
+            self.knew_plan += u64::from(op_stats.from_plan_cache);
         }
-        self.used_disk += u64::from(figures.used_disk);
+        self.used_disk += u64::from(op_stats.used_disk);
     }
 
     fn to_doc(&self, hash: &ShapeHash, as_of: Timestamp) -> DocBuf {
@@ -505,7 +505,7 @@ mod tests {
             is_first: true,
             took: Duration::from_micros(7),
             cpu: Duration::ZERO,
-            figures: &Figures::default(),
+            op_stats: &OpStats::default(),
         };
         for n in 0..20_000u32 {
             assert!(stats.admits(now));

@@ -180,7 +180,7 @@ fn answered(
             flags,
             answer.reply.into_vec(),
         )),
-        grant: answer.grant,
+        permit: answer.permit,
         again: answer.more_to_come,
         ..handled
     }

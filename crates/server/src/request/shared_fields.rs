@@ -12,11 +12,11 @@ use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
 use crate::commands::Spec;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
-use crate::context::{Moment, unsupported_option};
+use crate::context::{PointInTimeStore, unsupported_option};
 use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
-use crate::transactions::Asked;
+use crate::transactions::TransactionRequest;
 use frond_runtime::AdmissionClass;
 
 /// The arguments that all commands share.
@@ -26,7 +26,7 @@ pub struct SharedFields {
     /// `txnNumber`
     pub txn_number: Option<i64>,
     /// The transaction that the command is a statement of.
-    pub transaction: Option<Asked>,
+    pub transaction: Option<TransactionRequest>,
     /// `writeConcern`
     pub write_concern: WriteConcern,
     /// `readConcern`
@@ -279,13 +279,13 @@ impl SharedFields {
     }
 
     /// The snapshot of a command that reads at one time outside of transactions.
-    pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
+    pub fn point_in_time(&self, server: &Server) -> Result<Option<PointInTimeStore>> {
         let concern = self.read_concern;
         match &server.set.replication {
             Some(set) if concern.level == Some(Level::Snapshot) => {
                 let (reads, time) = set.snapshot(concern.at, concern.after)?;
                 let store = server.store.at(&reads);
-                Ok(Some(Moment { store, time }))
+                Ok(Some(PointInTimeStore { store, time }))
             }
             _ => Ok(None),
         }

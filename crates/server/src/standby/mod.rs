@@ -22,7 +22,7 @@ use crate::host::clock::now_ms;
 use crate::observability::metrics::Counter;
 
 pub use directory::{Directory, State as DirectoryState};
-pub use source::{Problem, Source, entries};
+pub use source::{FollowError, Source, entries};
 pub use start::{discard, prepare};
 pub use start_error::StartError;
 

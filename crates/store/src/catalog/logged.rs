@@ -32,7 +32,7 @@ impl LastWritten {
         }
     }
 
-    pub(super) fn note(&self, at: Timestamp) {
+    pub(super) fn record(&self, at: Timestamp) {
         self.0.fetch_max(at.to_u64(), Ordering::AcqRel);
     }
 }
@@ -268,10 +268,11 @@ impl CatalogState {
             Some((log, None)) => log.added(),
             None => Added::default(),
         };
-        let _under_way = (added.entries > 0).then(|| self.oplog.begin_commit());
+        let _in_flight = (added.entries > 0).then(|| self.oplog.begin_commit());
         let last = self.oplog.commit(set, added)?;
         if let Some(last) = last {
-            self.oplog.tell(last, added, log.and_then(Log::places));
+            self.oplog
+                .notify_readers(last, added, log.and_then(Log::places));
         }
         Ok(last)
     }
@@ -315,13 +316,13 @@ impl Catalog {
     /// As [`Oplog::commit`].
     pub(crate) fn commit_logged(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
         self.state.check_lease()?;
-        self.note_written(self.state.commit(set, log)?);
+        self.record_written(self.state.commit(set, log)?);
         Ok(())
     }
 
-    fn note_written(&self, last: Option<Timestamp>) {
+    fn record_written(&self, last: Option<Timestamp>) {
         if let (Some(last), Some(written)) = (last, &self.written) {
-            written.note(last);
+            written.record(last);
         }
     }
 
@@ -331,7 +332,7 @@ impl Catalog {
     /// As [`Oplog::commit`].
     pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<i64> {
         let Some(cluster) = &self.state.cluster else {
-            self.note_written(self.state.commit(set, log)?);
+            self.record_written(self.state.commit(set, log)?);
             return Ok(0);
         };
         let mut attempts = 0;
@@ -345,7 +346,7 @@ impl Catalog {
                     std::thread::sleep(CONFLICT_PAUSE * attempts.min(10));
                 }
                 committed => {
-                    self.note_written(committed?);
+                    self.record_written(committed?);
                     return Ok(version);
                 }
             }

@@ -6,7 +6,7 @@
 //! commit, never for work that grows with a collection: what takes long is done before, beside the writers, and the change
 //! publishes its result.
 //!
-//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed moment ([`scope`],
+//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed snapshot ([`scope`],
 //! [`transaction`]).
 //!
 //! Three things keep readers and writers of documents in step with such changes:
@@ -20,16 +20,16 @@
 
 mod announce;
 mod building;
-mod change;
-mod changes;
+mod catalog_snapshot;
+mod ddl;
 mod definitions;
+mod dirty_set;
 mod hooks;
 mod index_filters;
-mod leaks;
 mod logged;
 mod modify;
-mod moment;
 mod oplog;
+mod orphan_cleanup;
 mod persist;
 mod plan_cache;
 mod records;
@@ -65,9 +65,10 @@ use frond_storage::record::load::DocumentReader;
 use frond_storage::record::write::DocumentWriter;
 
 pub(crate) use building::aborted;
-pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
-pub(crate) use changes::{note, noted_id};
+pub(crate) use catalog_snapshot::CatalogSnapshot;
+pub use ddl::{CreateIndexesInfo, DropInfo, IndexSelector};
 pub use definitions::ResolvedView;
+pub(crate) use dirty_set::{dirty_id, mark_dirty};
 pub use hooks::Hooks;
 pub use index_filters::IndexFilter;
 use index_filters::IndexFilters;
@@ -75,7 +76,6 @@ pub use logged::LastWritten;
 pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
-pub(crate) use moment::Moment;
 pub(crate) use persist::{
     add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
 };
@@ -118,7 +118,7 @@ pub struct Collection {
     pub segments: Option<TreeId>,
     /// Its secondary indexes, oldest first, those under construction included.
     pub indexes: Vec<Arc<Index>>,
-    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::note_changes`].
+    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::begin_dirty_set`].
     /// The catalog on disk does not know it: after a crash it is dropped.
     pub(crate) changes: Option<TreeId>,
     /// The oplog, of the collection that shows it.
@@ -280,7 +280,7 @@ impl Collection {
     }
 
     /// The next version, whose writers note what they change in another tree, or in none.
-    fn with_changes(&self, changes: Option<TreeId>) -> Collection {
+    fn with_dirty_set(&self, changes: Option<TreeId>) -> Collection {
         Collection {
             changes,
             ..self.with_indexes(self.indexes.clone())

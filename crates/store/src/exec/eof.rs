@@ -2,7 +2,7 @@
 
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, Operator, Pulled, Sink};
-use super::stats::OpStats;
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 pub struct Eof;
@@ -12,7 +12,7 @@ impl Operator for Eof {
         &mut self,
         _: &ExecContext,
         _: &mut Inputs,
-        _: &mut OpStats,
+        _: &mut OperatorStats,
         _: Sink<'_>,
     ) -> Result<Pulled> {
         Ok(Pulled::End)

@@ -10,7 +10,7 @@ use frond_query::sort::SortSpec;
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
 use super::record_id::record_id;
-use super::stats::OpStats;
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.
@@ -84,7 +84,7 @@ impl Operator for AddMetadata {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let AddMetadata {

@@ -15,9 +15,9 @@ use frond_query::aggregate::Groups;
 use frond_query::meta::Metadata;
 
 use super::describe::Describer;
-use super::stats::OpStats;
+use super::stats::OperatorStats;
 use crate::catalog::Collection;
-use crate::figures;
+use crate::op_stats;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
 use frond_storage::keyspace::{Engine, Files, MemoryBudget, Snapshot, TreeId};
@@ -199,7 +199,7 @@ impl ExecContext {
             return Ok(());
         }
         self.steps.set(0);
-        figures::show_plan();
+        op_stats::show_plan();
         if let Some(engine) = &self.engine
             && engine.files().is_some_and(Files::retains_too_much)
         {
@@ -297,7 +297,7 @@ pub trait Operator: Send {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled>;
 
@@ -309,7 +309,7 @@ pub trait Operator: Send {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         groups: &mut Groups,
     ) -> Result<Pulled> {
         self.pull(cx, inputs, stats, &mut |row| {
@@ -322,7 +322,7 @@ pub trait Operator: Send {
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str>;
 
     /// Adds the fields of the stage in `explain` besides those that all stages have.
-    fn describe(&self, _stage: &mut DocBuf, _stats: &OpStats, _describer: &Describer<'_>) {}
+    fn describe(&self, _stage: &mut DocBuf, _stats: &OperatorStats, _describer: &Describer<'_>) {}
 
     /// Whether it holds all that it will hand on, so that neither it nor its inputs read any more.
     fn has_read_all(&self) -> bool {
@@ -342,7 +342,7 @@ pub trait Operator: Send {
 
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
     /// was none to give. `inputs` are those of its inputs.
-    fn works(&self, _stats: &OpStats, inputs: u64) -> u64 {
+    fn works(&self, _stats: &OperatorStats, inputs: u64) -> u64 {
         inputs
     }
 }
@@ -351,7 +351,7 @@ pub trait Operator: Send {
 pub struct Node {
     operator: Box<dyn Operator>,
     inputs: Inputs,
-    stats: OpStats,
+    stats: OperatorStats,
 }
 
 impl Node {
@@ -365,7 +365,7 @@ impl Node {
         Node {
             operator: Box::new(operator),
             inputs: Inputs(inputs),
-            stats: OpStats::default(),
+            stats: OperatorStats::default(),
         }
     }
 
@@ -473,7 +473,7 @@ impl Node {
     }
 
     /// Its figures so far.
-    pub fn stats(&self) -> &OpStats {
+    pub fn stats(&self) -> &OperatorStats {
         &self.stats
     }
 

@@ -6,7 +6,7 @@ use frond_storage::record;
 
 /// The statistics of one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpStats {
+pub struct OperatorStats {
     /// Units of work of an operator without inputs: keys and documents that it examined.
     pub works: u64,
     /// Rows that it returned.
@@ -30,7 +30,7 @@ pub struct OpStats {
     pub time: Duration,
 }
 
-impl OpStats {
+impl OperatorStats {
     /// Counts a document, by its record.
     pub fn examine(&mut self, record: &[u8]) {
         self.docs_examined += 1;

@@ -21,7 +21,7 @@ use crate::catalog::{
     self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
 };
 use crate::cluster::Cluster;
-use crate::figures::KeysWritten;
+use crate::op_stats::KeysWritten;
 use crate::oplog::Log;
 use crate::server_configuration::{check_removed, check_stored};
 use frond_storage::error::{Error, Result, command, not_durable};
@@ -466,7 +466,7 @@ impl<'a> Staging<'a> {
     pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc, written: &Written<'_>) {
         self.log(written);
         if let Some(changes) = self.collection.changes {
-            catalog::note(&mut self.batch, changes, key, &id_document(doc));
+            catalog::mark_dirty(&mut self.batch, changes, key, &id_document(doc));
         }
     }
 
@@ -619,7 +619,7 @@ impl<'a> Staging<'a> {
             self.check_announced()?;
         }
         let watched = self.stage_for_others()?;
-        self.keys.note(self.collection, self.counts);
+        self.keys.add_to_op_stats(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }

@@ -15,7 +15,7 @@ use super::staging::{Buffers, Staged, Staging, Updated};
 use super::written::How;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
-use crate::find::{Question, one_id};
+use crate::find::{PlannedQuery, one_id};
 use crate::plan::required_fields;
 use frond_oplog::diff::SetPaths;
 use frond_storage::clock::next_timestamp;
@@ -271,7 +271,7 @@ pub fn update(
         command: "update",
         catalog,
         ns,
-        question: Question::parse(
+        question: PlannedQuery::parse(
             Some(request.filter),
             request.sort,
             request.hint,

@@ -7,7 +7,7 @@ use crate::aggregate::{ParseContext, Pipeline};
 use crate::bounds::{self, check_bytes};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, Val, field_path};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::paths::{array_index, check_field_path};
 use crate::script::ScriptHost;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Timestamp, Value};
@@ -240,7 +240,7 @@ pub(super) fn open<E: Fault>(
 
 struct Joining<E> {
     stage: Arc<Lookup>,
-    held: Held,
+    held: StageMemory,
     input: Source<E>,
     context: ExecContext<E>,
 }
@@ -284,7 +284,7 @@ struct Unwound<E> {
     unwind: Arc<Unwind>,
     input: Source<E>,
     context: ExecContext<E>,
-    held: Held,
+    held: StageMemory,
     /// A document, what is found for it, and how many of them there were already.
     current: Option<(DocBuf, Source<E>, i64)>,
 }

@@ -289,7 +289,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         }
         Err(failure) => {
             if cx.operation.reads_change_stream {
-                cx.server.upkeep.oplog.note_failure(&failure);
+                cx.server.maintenance.oplog.note_failure(&failure);
             }
             return Err(failure.context("Executor error during getMore"));
         }
@@ -304,7 +304,10 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
     cx.operation.originating = Some(cursor.originating.clone());
     cx.operation.query_shape = cursor.query_shape;
     if cursor.splits_events {
-        cx.server.upkeep.oplog.count_split_events(batch.as_doc());
+        cx.server
+            .maintenance
+            .oplog
+            .count_split_events(batch.as_doc());
     }
     let mut next = Next {
         namespace: cursor.namespace.clone(),

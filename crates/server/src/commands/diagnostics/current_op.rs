@@ -94,7 +94,7 @@ impl Command for CurrentOp {
                 }
             }
         });
-        if cx.server.upkeep.fsync_lock.count() > 0 {
+        if cx.server.maintenance.fsync_lock.count() > 0 {
             reply.push("fsyncLock", true);
             let info = "use db.fsyncUnlock() to terminate the fsync write/snapshot lock";
             reply.push("info", info);

@@ -64,7 +64,7 @@ impl Command for GetDiagnosticHistory {
         });
         for (name, kind) in [("counters", Kind::Counter), ("gauges", Kind::Gauge)] {
             reply.push_doc(name, |group| {
-                let all = history.figures().iter().enumerate();
+                let all = history.metrics().iter().enumerate();
                 for (at, figure) in all.filter(|(_, figure)| figure.kind == kind) {
                     group.push_array(figure.name, |values| {
                         for sample in &samples {

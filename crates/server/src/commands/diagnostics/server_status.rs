@@ -239,7 +239,7 @@ fn metrics(server: &Server) -> DocBuf {
         "authorization",
         &doc! {"refused": counters.unauthorized.get()},
     );
-    out.push("changeStreams", &server.upkeep.oplog.change_streams());
+    out.push("changeStreams", &server.maintenance.oplog.change_streams());
     out.push(
         "cursor",
         &doc! {
@@ -322,7 +322,7 @@ fn metrics(server: &Server) -> DocBuf {
     );
     // Documents never move when they grow.
     out.push("record", &doc! {"moves": 0i64});
-    out.push("ttl", &server.upkeep.ttl.to_doc());
+    out.push("ttl", &server.maintenance.ttl.to_doc());
     out
 }
 
@@ -339,12 +339,12 @@ fn network(server: &Server) -> DocBuf {
 
 fn pre_images(server: &Server) -> DocBuf {
     let expiry = server.set.cluster_parameters.pre_image_expiry();
-    server.upkeep.oplog.pre_images(expiry)
+    server.maintenance.oplog.pre_images(expiry)
 }
 
 fn oplog_truncation(server: &Server) -> DocBuf {
     server
-        .upkeep
+        .maintenance
         .oplog
         .truncation(server.store.oplog().settings())
 }
@@ -381,7 +381,7 @@ fn storage_engine(server: &Server) -> DocBuf {
         "supportsCommittedReads": true,
         "persistent": true,
         "readOnly": false,
-        "backupCursorOpen": server.upkeep.backups.is_open(),
+        "backupCursorOpen": server.maintenance.backups.is_open(),
     }
 }
 
@@ -399,7 +399,7 @@ fn engine(server: &Server) -> DocBuf {
     if let Some(engine) = &server.execution.javascript {
         section.push("javascript", &javascript(engine));
     }
-    section.push("backup", &server.upkeep.backups.to_doc());
+    section.push("backup", &server.maintenance.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {
             list.push(&crate::observability::engine_stats::damage_to_doc(&block));

@@ -84,7 +84,7 @@ fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
          begins with an empty data directory",
         &reply,
     );
-    server.upkeep.ttl.wake();
+    server.maintenance.ttl.wake();
     Ok(reply)
 }
 

@@ -61,7 +61,7 @@ pub fn profiled<T: Outcome>(
     let (server, profiler) = (cx.server, &cx.server.records.profiler);
     let began = Instant::now();
     let cpu_at_begin = cpu::at_begin(began, cx.operation.profile_level());
-    let (outcome, figures) = watch_part(run);
+    let (outcome, op_stats) = watch_part(run);
     let took = began.elapsed();
     let level = profiler.level(cx.db);
     let is_slow = took >= server.slow_operation();
@@ -97,7 +97,7 @@ pub fn profiled<T: Outcome>(
         originating: None,
         cursor: None,
         exhausted: false,
-        figures,
+        op_stats,
         returns: false,
         changed: outcome.as_ref().map(T::changed).unwrap_or_default(),
         reply_bytes: 0,

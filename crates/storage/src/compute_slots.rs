@@ -1,10 +1,10 @@
-//! Long computations take turns, so that short operations find a free processor.
+//! Long computations share slots for processors, so that short operations find a free processor.
 //!
 //! An operation that computes for long, such as an expression over large arrays, checks for interruptions at intervals. From
-//! [`LONG`] on it also needs a turn there, of which there are as many as processors. It gives its turn to the next operation
-//! after [`TURN`]. A hundred such operations then compete with a find for a processor like two.
+//! [`LONG`] on it also needs a slot there, of which there are as many as processors. It gives its slot to the next operation
+//! after [`SLOT_TIME`]. A hundred such operations then compete with a find for a processor like two.
 //!
-//! An operation may hold something that the holder of a turn waits for, so nothing waits longer than [`WAIT_MAX`] for a turn; it
+//! An operation may hold something that the holder of a slot waits for, so nothing waits longer than [`WAIT_MAX`] for a slot; it
 //! goes on without one then.
 
 use std::cell::{Cell, RefCell};
@@ -17,27 +17,27 @@ use parking_lot::{Condvar, Mutex};
 /// An operation is long after this time.
 const LONG: Duration = Duration::from_millis(30);
 
-/// The longest turn of an operation while others wait.
-const TURN: Duration = Duration::from_millis(10);
+/// The longest time for which an operation keeps its slot while others wait.
+const SLOT_TIME: Duration = Duration::from_millis(10);
 
-/// The longest wait for a turn.
+/// The longest wait for a slot.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// The interval at which a waiting operation checks for an interruption.
 const CHECK: Duration = Duration::from_millis(10);
 
-static TURNS: LazyLock<Turns> = LazyLock::new(|| {
+static SLOTS: LazyLock<ComputeSlots> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    Turns::new(processors.max(2), WAIT_MAX)
+    ComputeSlots::new(processors.max(2), WAIT_MAX)
 });
 
 thread_local! {
     /// When the operation on this thread computed for the first time.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
-    static TURN_OF_THREAD: RefCell<Option<Turn<'static>>> = const { RefCell::new(None) };
+    static SLOT_OF_THREAD: RefCell<Option<ComputeSlot<'static>>> = const { RefCell::new(None) };
 }
 
-/// Waits for a turn if the operation on this thread has computed for long. `check` fails if the operation has to end.
+/// Waits for a slot if the operation on this thread has computed for long. `check` fails if the operation has to end.
 ///
 /// # Errors
 /// Those of `check`.
@@ -50,14 +50,14 @@ pub fn take<E>(check: impl FnMut() -> Result<(), E>) -> Result<(), E> {
     if now - began < LONG {
         return Ok(());
     }
-    TURN_OF_THREAD.with_borrow_mut(|turn| {
-        if let Some(held) = turn
+    SLOT_OF_THREAD.with_borrow_mut(|slot| {
+        if let Some(held) = slot
             && !held.is_over(now)
         {
             return Ok(());
         }
-        *turn = None;
-        *turn = Some(TURNS.wait(check)?);
+        *slot = None;
+        *slot = Some(SLOTS.wait(check)?);
         Ok(())
     })
 }
@@ -65,11 +65,11 @@ pub fn take<E>(check: impl FnMut() -> Result<(), E>) -> Result<(), E> {
 /// Ends the operation on this thread.
 pub fn end() {
     if BEGAN.take().is_some() {
-        TURN_OF_THREAD.take();
+        SLOT_OF_THREAD.take();
     }
 }
 
-struct Turns {
+struct ComputeSlots {
     state: Mutex<State>,
     changed: Condvar,
     wait_max: Duration,
@@ -82,24 +82,24 @@ struct State {
     next: u64,
 }
 
-/// The turn of an operation, until it is dropped.
+/// The slot of an operation, until it is dropped.
 #[derive(Debug)]
-struct Turn<'t> {
-    turns: &'t Turns,
+struct ComputeSlot<'t> {
+    slots: &'t ComputeSlots,
     began: Instant,
     /// Not if the operation has waited for too long.
     is_counted: bool,
 }
 
-impl std::fmt::Debug for Turns {
+impl std::fmt::Debug for ComputeSlots {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Turns").finish_non_exhaustive()
     }
 }
 
-impl Turns {
-    fn new(count: usize, wait_max: Duration) -> Turns {
-        Turns {
+impl ComputeSlots {
+    fn new(count: usize, wait_max: Duration) -> ComputeSlots {
+        ComputeSlots {
             state: Mutex::new(State {
                 free: count,
                 waiting: VecDeque::new(),
@@ -110,8 +110,8 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn behind those who wait already.
-    fn wait<E>(&self, mut check: impl FnMut() -> Result<(), E>) -> Result<Turn<'_>, E> {
+    /// Waits for a slot behind those that wait already.
+    fn wait<E>(&self, mut check: impl FnMut() -> Result<(), E>) -> Result<ComputeSlot<'_>, E> {
         let until = Instant::now() + self.wait_max;
         let mut state = self.state.lock();
         let number = state.next;
@@ -131,29 +131,29 @@ impl Turns {
             }
         };
         state.waiting.retain(|waiting| *waiting != number);
-        // The next one may have a turn, too.
+        // The next one may have a slot, too.
         self.changed.notify_all();
         drop(state);
-        outcome.map(|is_counted| Turn {
-            turns: self,
+        outcome.map(|is_counted| ComputeSlot {
+            slots: self,
             began: Instant::now(),
             is_counted,
         })
     }
 }
 
-impl Turn<'_> {
-    /// Whether it is another operation's turn.
+impl ComputeSlot<'_> {
+    /// Whether another operation is to have the slot.
     fn is_over(&self, now: Instant) -> bool {
-        now - self.began >= TURN && !self.turns.state.lock().waiting.is_empty()
+        now - self.began >= SLOT_TIME && !self.slots.state.lock().waiting.is_empty()
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ComputeSlot<'_> {
     fn drop(&mut self) {
         if self.is_counted {
-            self.turns.state.lock().free += 1;
-            self.turns.changed.notify_all();
+            self.slots.state.lock().free += 1;
+            self.slots.changed.notify_all();
         }
     }
 }
@@ -166,16 +166,16 @@ mod tests {
 
     use super::*;
 
-    fn waiting(turns: &Turns) -> usize {
-        turns.state.lock().waiting.len()
+    fn waiting(slots: &ComputeSlots) -> usize {
+        slots.state.lock().waiting.len()
     }
 
     #[test]
-    fn turns_are_given_in_order_and_waits_can_be_interrupted() {
-        let turns = Turns::new(1, Duration::from_secs(3600));
+    fn slots_are_given_in_order_and_waits_can_be_interrupted() {
+        let slots = ComputeSlots::new(1, Duration::from_secs(3600));
         let go_on = || Ok::<(), &str>(());
-        let first = turns.wait(go_on).unwrap();
-        assert!(first.is_counted && !first.is_over(first.began + TURN));
+        let first = slots.wait(go_on).unwrap();
+        assert!(first.is_counted && !first.is_over(first.began + SLOT_TIME));
         let is_killed = AtomicBool::new(false);
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -187,37 +187,37 @@ mod tests {
                         Ok(())
                     }
                 };
-                turns.wait(check).unwrap_err()
+                slots.wait(check).unwrap_err()
             });
-            while waiting(&turns) == 0 {
+            while waiting(&slots) == 0 {
                 std::thread::yield_now();
             }
-            assert!(first.is_over(first.began + TURN) && !first.is_over(first.began));
+            assert!(first.is_over(first.began + SLOT_TIME) && !first.is_over(first.began));
             is_killed.store(true, Ordering::Relaxed);
             assert_eq!(killed.join().unwrap(), "killed");
             for number in [1, 2] {
-                let (turns, order) = (&turns, &order);
+                let (slots, order) = (&slots, &order);
                 scope.spawn(move || {
-                    let turn = turns.wait(go_on).unwrap();
+                    let slot = slots.wait(go_on).unwrap();
                     order.lock().push(number);
-                    drop(turn);
+                    drop(slot);
                 });
-                while waiting(turns) < number && order.lock().len() < number {
+                while waiting(slots) < number && order.lock().len() < number {
                     std::thread::yield_now();
                 }
             }
             drop(first);
         });
         assert_eq!(*order.lock(), [1, 2]);
-        assert_eq!(waiting(&turns), 0);
-        assert_eq!(turns.state.lock().free, 1);
+        assert_eq!(waiting(&slots), 0);
+        assert_eq!(slots.state.lock().free, 1);
     }
 
     #[test]
-    fn nothing_waits_for_ever_for_a_turn() {
-        let turns = Turns::new(1, Duration::from_millis(1));
-        let held = turns.wait(|| Ok::<(), ()>(())).unwrap();
-        let second = turns.wait(|| Ok::<(), ()>(())).unwrap();
+    fn nothing_waits_for_ever_for_a_slot() {
+        let slots = ComputeSlots::new(1, Duration::from_millis(1));
+        let held = slots.wait(|| Ok::<(), ()>(())).unwrap();
+        let second = slots.wait(|| Ok::<(), ()>(())).unwrap();
         assert!(held.is_counted && !second.is_counted);
     }
 }

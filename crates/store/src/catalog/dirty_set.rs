@@ -20,13 +20,13 @@ use frond_storage::keyspace::{Durability, TreeId, TreeOptions, WriteSet};
 const NOTE: u8 = 0;
 
 /// Notes that a document changes.
-pub(crate) fn note(batch: &mut WriteSet, tree: TreeId, key: &[u8], id: &Doc) {
+pub(crate) fn mark_dirty(batch: &mut WriteSet, tree: TreeId, key: &[u8], id: &Doc) {
     batch.put(tree, key, &[&[NOTE], id.as_bytes()].concat());
 }
 
 /// The document with the `_id` in a note.
-pub(crate) fn noted_id(note: &[u8]) -> Option<&Doc> {
-    let id = note.strip_prefix(&[NOTE])?;
+pub(crate) fn dirty_id(mark_dirty: &[u8]) -> Option<&Doc> {
+    let id = mark_dirty.strip_prefix(&[NOTE])?;
     Doc::validate(id).ok()
 }
 
@@ -42,8 +42,8 @@ impl Catalog {
     ///
     /// # Errors
     /// `ConflictingOperationInProgress` (117) if they do already; `NamespaceNotFound` (26) if the collection was dropped.
-    pub(crate) fn note_changes(&self, uuid: &Uuid) -> Result<()> {
-        match self.switch_changes(uuid, |before| before.is_none())? {
+    pub(crate) fn begin_dirty_set(&self, uuid: &Uuid) -> Result<()> {
+        match self.switch_dirty_set(uuid, |before| before.is_none())? {
             Switched::Refused => Err(command(
                 ErrorCode::Location(117),
                 "another command is copying the collection; try again when it is done",
@@ -56,15 +56,15 @@ impl Catalog {
     /// drops.
     ///
     /// # Errors
-    /// As [`Catalog::note_changes`].
-    pub(crate) fn next_changes(&self, uuid: &Uuid) -> Result<TreeId> {
-        match self.switch_changes(uuid, |before| before.is_some())? {
+    /// As [`Catalog::begin_dirty_set`].
+    pub(crate) fn next_dirty_set(&self, uuid: &Uuid) -> Result<TreeId> {
+        match self.switch_dirty_set(uuid, |before| before.is_some())? {
             Switched::Done(Some(before)) => Ok(before),
             Switched::Done(None) | Switched::Refused => Err(gone()),
         }
     }
 
-    fn switch_changes(
+    fn switch_dirty_set(
         &self,
         uuid: &Uuid,
         may: impl FnOnce(Option<TreeId>) -> bool,
@@ -78,7 +78,7 @@ impl Catalog {
         let mut batch = Batch::new(None);
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree, self.state.cluster.as_deref());
-        let after = collection.with_changes(Some(tree));
+        let after = collection.with_dirty_set(Some(tree));
         if self.state.cluster.is_some() {
             persist::put_collection(&mut batch, &after);
         }
@@ -90,7 +90,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn forget_changes(&self, uuid: &Uuid) -> Result<()> {
+    pub(crate) fn drop_dirty_set(&self, uuid: &Uuid) -> Result<()> {
         let _changing = self.begin_change()?;
         let Some(collection) = self.by_uuid(uuid) else {
             return Ok(());
@@ -102,7 +102,7 @@ impl Catalog {
         batch.set_frees_space();
         batch.drop_tree(tree);
         persist::delete_working(&mut batch, tree);
-        let after = collection.with_changes(None);
+        let after = collection.with_dirty_set(None);
         if self.state.cluster.is_some() {
             persist::put_collection(&mut batch, &after);
         }

@@ -13,7 +13,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn drop_leaked_trees(&self) -> Result<usize> {
+    pub(crate) fn drop_orphaned_trees(&self) -> Result<usize> {
         let working = persist::working_trees(&self.state.engine.snapshot())?;
         if working.is_empty() {
             return Ok(0);
@@ -70,7 +70,7 @@ impl Catalog {
                 .find(|collection| collection.changes == Some(tree))
                 .map(|collection| collection.uuid);
             match holder {
-                Some(uuid) => self.forget_changes(&uuid)?,
+                Some(uuid) => self.drop_dirty_set(&uuid)?,
                 None => self.drop_working_tree(tree)?,
             }
             dropped += 1;

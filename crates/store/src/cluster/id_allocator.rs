@@ -23,7 +23,7 @@ const EPOCH_MS: i64 = 1_704_067_200_000;
 
 /// Numbers that this server has reserved.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct IdAllocator {
     trees: Mutex<Range<u32>>,
     records: Mutex<Ticks>,
 }
@@ -57,7 +57,7 @@ impl Ticks {
     }
 }
 
-impl Numbers {
+impl IdAllocator {
     /// The server may get another number.
     pub fn forget(&self) {
         *self.trees.lock() = 0..0;
@@ -70,7 +70,7 @@ impl Cluster {
     /// # Errors
     /// Errors of the engine.
     pub fn tree_of_transaction(&self) -> Result<TreeId> {
-        let mut trees = self.numbers.trees.lock();
+        let mut trees = self.id_allocator.trees.lock();
         if trees.is_empty() {
             let first = self.update(TREES_KEY, |stored| {
                 let next = stored.and_then(|stored| stored.get_i64("next"));
@@ -91,7 +91,7 @@ impl Cluster {
     pub fn next_record(&self) -> i64 {
         let server = self.number();
         let now_ms = self.about_now_ms();
-        self.numbers.records.lock().next(now_ms, server)
+        self.id_allocator.records.lock().next(now_ms, server)
     }
 }
 

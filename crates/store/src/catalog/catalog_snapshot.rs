@@ -8,15 +8,15 @@ use super::View;
 use frond_storage::keyspace::Snapshot;
 
 /// All collections at one moment: a view of the catalog and a snapshot that agree.
-pub(crate) struct Moment {
+pub(crate) struct CatalogSnapshot {
     pub(super) view: ArcSwap<View>,
     pub(super) snapshot: Snapshot,
 }
 
-impl Moment {
-    pub(super) fn new(view: Arc<View>, snapshot: Snapshot) -> Moment {
+impl CatalogSnapshot {
+    pub(super) fn new(view: Arc<View>, snapshot: Snapshot) -> CatalogSnapshot {
         let view = ArcSwap::from(view);
-        Moment { view, snapshot }
+        CatalogSnapshot { view, snapshot }
     }
 
     pub(super) fn view(&self) -> Arc<View> {

@@ -36,11 +36,11 @@ impl Holder {
 
 /// The keys, and who holds each.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldKeys {
     keys: Mutex<HashMap<TreeKey, Arc<Holder>>>,
 }
 
-impl Held {
+impl HeldKeys {
     /// Fails if a transaction other than `own` holds one of some keys.
     pub(crate) fn check<'a>(
         &self,

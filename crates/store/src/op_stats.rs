@@ -1,6 +1,6 @@
 //! The counts of an operation: examined, written, waited for.
 //!
-//! The server lends an operation its [`Figures`] by [`watch`]; whatever runs on the thread meanwhile adds to them, through
+//! The server lends an operation its [`OpStats`] by [`watch`]; whatever runs on the thread meanwhile adds to them, through
 //! all layers. So neither requests nor their results carry them. Without [`watch`] nothing is kept. Adding costs little
 //! more than the additions: texts and hashes are made of a [`UsedPlan`] only for those who look at them.
 
@@ -20,7 +20,7 @@ use crate::plan::summary::Summary;
 use frond_storage::merge::Counts;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Box<Figures>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Box<OpStats>>> = const { RefCell::new(None) };
 }
 
 /// The plan of a query, and the query, as far as their identities need them.
@@ -87,7 +87,7 @@ pub(crate) struct KeysWritten {
 
 impl KeysWritten {
     /// Adds them to the figures of the operation, with those of `_id` for the documents that the commit adds or removes.
-    pub fn note(self, collection: &Collection, counts: Counts) {
+    pub fn add_to_op_stats(self, collection: &Collection, counts: Counts) {
         // Where documents have record ids, the index on `_id` is one like any other.
         let ids = if collection.is_by_record() {
             0
@@ -95,9 +95,9 @@ impl KeysWritten {
             counts.documents
         };
         let (added, removed) = (ids.max(0).unsigned_abs(), ids.min(0).unsigned_abs());
-        note(|figures| {
-            figures.keys_inserted += self.inserted + added;
-            figures.keys_deleted += self.deleted + removed;
+        update(|op_stats| {
+            op_stats.keys_inserted += self.inserted + added;
+            op_stats.keys_deleted += self.deleted + removed;
         });
     }
 }
@@ -131,7 +131,7 @@ impl ShownPlan {
 
 /// The figures of an operation.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct OpStats {
     pub keys_examined: u64,
     pub docs_examined: u64,
     /// Entries added to indexes, that of `_id` included.
@@ -165,8 +165,8 @@ pub struct Figures {
     asked: (Option<DocBuf>, Option<DocBuf>),
 }
 
-impl Figures {
-    /// Asks for [`Figures::exec_stats`] of what is still running at that time.
+impl OpStats {
+    /// Asks for [`OpStats::exec_stats`] of what is still running at that time.
     pub fn want_exec_stats(&mut self, from: Instant, filter: Option<&Doc>, sort: Option<&Doc>) {
         self.stats_from = Some(from);
         self.asked = (filter.map(Doc::to_owned), sort.map(Doc::to_owned));
@@ -175,23 +175,23 @@ impl Figures {
     /// Makes them those of another operation of the same connection.
     pub fn clear(&mut self) {
         let shown = self.shown.take();
-        *self = Figures {
+        *self = OpStats {
             shown,
-            ..Figures::default()
+            ..OpStats::default()
         };
     }
 
     /// Figures of a part of the operation, with the same wishes.
-    pub fn part(&self) -> Figures {
-        Figures {
+    pub fn part(&self) -> OpStats {
+        OpStats {
             stats_from: self.stats_from,
             shown: self.shown.clone(),
-            ..Figures::default()
+            ..OpStats::default()
         }
     }
 
     /// Adds those of a part of the operation.
-    pub fn add(&mut self, part: Figures) {
+    pub fn add(&mut self, part: OpStats) {
         self.keys_examined += part.keys_examined;
         self.docs_examined += part.docs_examined;
         self.keys_inserted += part.keys_inserted;
@@ -209,38 +209,38 @@ impl Figures {
     }
 }
 
-/// Runs an operation, or a part of one, on this thread; what it does is added to `figures`. Without a panic they are there
+/// Runs an operation, or a part of one, on this thread; what it does is added to `op_stats`. Without a panic they are there
 /// afterwards.
-pub fn watch<T>(figures: &mut Option<Box<Figures>>, operation: impl FnOnce() -> T) -> T {
-    struct Restore<'f>(&'f mut Option<Box<Figures>>, Option<Box<Figures>>);
+pub fn watch<T>(op_stats: &mut Option<Box<OpStats>>, operation: impl FnOnce() -> T) -> T {
+    struct Restore<'f>(&'f mut Option<Box<OpStats>>, Option<Box<OpStats>>);
     impl Drop for Restore<'_> {
         fn drop(&mut self) {
             let outer = self.1.take();
             *self.0 = CURRENT.with_borrow_mut(|current| std::mem::replace(current, outer));
         }
     }
-    let own = figures.take().unwrap_or_default();
+    let own = op_stats.take().unwrap_or_default();
     let outer = CURRENT.with_borrow_mut(|current| current.replace(own));
-    let _restore = Restore(figures, outer);
+    let _restore = Restore(op_stats, outer);
     operation()
 }
 
 /// Runs a part of an operation, and returns its figures, which are added to those of the operation too.
-pub fn watch_part<T>(operation: impl FnOnce() -> T) -> (T, Figures) {
-    let part = CURRENT.with_borrow(|current| current.as_deref().map(Figures::part));
+pub fn watch_part<T>(operation: impl FnOnce() -> T) -> (T, OpStats) {
+    let part = CURRENT.with_borrow(|current| current.as_deref().map(OpStats::part));
     let mut part = part.map(Box::new);
     let done = watch(&mut part, operation);
     let part = part.map(|part| *part).unwrap_or_default();
-    note(|figures| figures.add(part.clone()));
+    update(|op_stats| op_stats.add(part.clone()));
     (done, part)
 }
 
 /// Adds to the figures of the operation on this thread, if there is one.
 #[inline]
-pub fn note(add: impl FnOnce(&mut Figures)) {
+pub fn update(add: impl FnOnce(&mut OpStats)) {
     CURRENT.with_borrow_mut(|current| {
-        if let Some(figures) = current {
-            add(figures);
+        if let Some(op_stats) = current {
+            add(op_stats);
         }
     });
 }
@@ -248,8 +248,8 @@ pub fn note(add: impl FnOnce(&mut Figures)) {
 /// Shows the plan of the operation, which has examined some hundred keys or documents by now.
 pub(crate) fn show_plan() {
     CURRENT.with_borrow(|current| {
-        if let Some(figures) = current
-            && let (Some(shown), Some(plan)) = (&figures.shown, &figures.plan)
+        if let Some(op_stats) = current
+            && let (Some(shown), Some(plan)) = (&op_stats.shown, &op_stats.plan)
         {
             shown.set(plan);
         }
@@ -257,9 +257,9 @@ pub(crate) fn show_plan() {
 }
 
 /// Notes what was done instead of a plan.
-pub(crate) fn note_named(name: &'static str) {
-    note(|figures| {
-        figures.plan.get_or_insert_with(|| UsedPlan {
+pub(crate) fn set_summary(name: &'static str) {
+    update(|op_stats| {
+        op_stats.plan.get_or_insert_with(|| UsedPlan {
             summary: Summary::Named(name),
             query: None,
         });
@@ -267,14 +267,14 @@ pub(crate) fn note_named(name: &'static str) {
 }
 
 /// Notes the plan of a query. True if it is the first one of the operation.
-pub(crate) fn note_plan(
+pub(crate) fn set_plan(
     plan: impl FnOnce() -> (Summary, Arc<Filter>, SortSpec, Arc<Collection>),
 ) -> bool {
     let mut is_first = false;
-    note(|figures| {
-        if figures.plan.is_none() {
+    update(|op_stats| {
+        if op_stats.plan.is_none() {
             let (summary, filter, sort, collection) = plan();
-            figures.plan = Some(UsedPlan {
+            op_stats.plan = Some(UsedPlan {
                 summary,
                 query: Some((filter, sort, collection)),
             });
@@ -287,10 +287,10 @@ pub(crate) fn note_plan(
 /// The filter and the sort to show in `execStats`, if these are wanted by now.
 pub(crate) fn wanted_exec_stats() -> Option<(DocBuf, DocBuf)> {
     CURRENT.with_borrow(|current| {
-        let figures = current.as_ref()?;
-        let from = figures.stats_from?;
+        let op_stats = current.as_ref()?;
+        let from = op_stats.stats_from?;
         let asked = || {
-            let (filter, sort) = figures.asked.clone();
+            let (filter, sort) = op_stats.asked.clone();
             (filter.unwrap_or_default(), sort.unwrap_or_default())
         };
         (from <= Instant::now()).then(asked)
@@ -303,34 +303,34 @@ mod tests {
 
     #[test]
     fn parts_are_added_and_nothing_is_kept_without_an_operation() {
-        note(|_| unreachable!("nobody watches"));
-        let mut figures = None;
-        let ((), part) = watch(&mut figures, || {
-            note(|figures| figures.keys_examined += 1);
-            let part = watch_part(|| note(|figures| figures.keys_examined += 2));
-            note(|figures| figures.docs_examined += 1);
-            note_named("EOF");
-            note_named("IDHACK");
+        update(|_| unreachable!("nobody watches"));
+        let mut op_stats = None;
+        let ((), part) = watch(&mut op_stats, || {
+            update(|op_stats| op_stats.keys_examined += 1);
+            let part = watch_part(|| update(|op_stats| op_stats.keys_examined += 2));
+            update(|op_stats| op_stats.docs_examined += 1);
+            set_summary("EOF");
+            set_summary("IDHACK");
             part
         });
-        let figures = figures.unwrap_or_default();
+        let op_stats = op_stats.unwrap_or_default();
         assert_eq!(part.keys_examined, 2);
-        assert_eq!((figures.keys_examined, figures.docs_examined), (3, 1));
-        assert_eq!(figures.plan.map(|plan| plan.summary()), Some("EOF".into()));
-        note(|_| unreachable!("the operation is over"));
+        assert_eq!((op_stats.keys_examined, op_stats.docs_examined), (3, 1));
+        assert_eq!(op_stats.plan.map(|plan| plan.summary()), Some("EOF".into()));
+        update(|_| unreachable!("the operation is over"));
     }
 
     #[test]
     fn a_panic_keeps_the_figures_and_ends_the_watch() {
-        let mut figures = None;
+        let mut op_stats = None;
         let operation = std::panic::AssertUnwindSafe(|| {
-            watch(&mut figures, || {
-                note(|figures| figures.returned += 1);
+            watch(&mut op_stats, || {
+                update(|op_stats| op_stats.returned += 1);
                 panic!("in the operation");
             })
         });
         assert!(std::panic::catch_unwind(operation).is_err());
-        assert_eq!(figures.unwrap_or_default().returned, 1);
-        note(|_| unreachable!("the operation is over"));
+        assert_eq!(op_stats.unwrap_or_default().returned, 1);
+        update(|_| unreachable!("the operation is over"));
     }
 }

@@ -120,7 +120,7 @@ impl State {
 
 /// The state of the lock on this server.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldLock {
     /// The next number of a tree, while it holds the lock.
     next_tree: i64,
     closed: Closing,
@@ -214,7 +214,7 @@ impl Cluster {
                 Ok(is_free)
             })?;
             if state.lock.as_ref().is_some_and(|lock| lock.id == *id) {
-                *self.section.lock() = Held {
+                *self.held_lock.lock() = HeldLock {
                     next_tree: state.next_tree,
                     closed: Closing::None,
                 };
@@ -257,13 +257,13 @@ impl Cluster {
     /// # Errors
     /// `WriteConflict` (112) if the lock was lost; errors of the engine.
     pub fn close_gates(&self, closing: Closing) -> Result<()> {
-        if self.section.lock().closed.includes(&closing) {
+        if self.held_lock.lock().closed.includes(&closing) {
             return Ok(());
         }
         let state = self.change_held(|state| state.closing = closing.clone())?;
         self.note_change();
         self.await_others(|done| done.closed == state.seq)?;
-        self.section.lock().closed = closing;
+        self.held_lock.lock().closed = closing;
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl Cluster {
         state.seq += 1;
         state.closing = Closing::None;
         {
-            let mut held = self.section.lock();
+            let mut held = self.held_lock.lock();
             held.closed = Closing::None;
             state.next_tree = held.next_tree.max(state.next_tree);
         }
@@ -298,7 +298,7 @@ impl Cluster {
 
     /// A number for a tree that a change of the catalog creates. The caller holds the lock.
     pub fn tree_of_change(&self) -> Result<TreeId> {
-        let mut held = self.section.lock();
+        let mut held = self.held_lock.lock();
         let tree =
             u32::try_from(held.next_tree).map_err(|_| corrupt("the numbers of the trees"))?;
         held.next_tree += 1;
@@ -345,7 +345,7 @@ impl Cluster {
             Ok(is_mine)
         })?;
         self.note_change();
-        self.section.lock().closed = Closing::None;
+        self.held_lock.lock().closed = Closing::None;
         Ok((state.version, announced))
     }
 
