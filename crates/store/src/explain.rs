@@ -164,40 +164,7 @@ impl DocumentStore {
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {
             planner.push("namespace", ns.as_str());
-            budget.push(planner, "parsedQuery", filter);
-            let is_filtered = planned.as_ref().is_some_and(|planned| planned.is_filtered);
-            planner.push("indexFilterSet", is_filtered);
-            let rules = context.rules.as_ref();
-            if let Some(settings) = rules.and_then(|rules| rules.shown.as_ref()) {
-                planner.push("querySettings", settings);
-            }
-            if let Some(collation) = collator.spec() {
-                planner.push("collation", collation);
-            }
-            if let Some(planned) = &planned {
-                let question = &planned.question;
-                let hashes =
-                    PlanHashes::for_query(&question.filter, &question.sort, &planned.collection);
-                planner.push("queryHash", hashes.shape.as_str());
-                planner.push("planCacheShapeHash", hashes.shape.as_str());
-                planner.push("planCacheKey", hashes.key.as_str());
-            }
-            planner.push("optimizationTimeMillis", 0);
-            planner.push("maxIndexedOrSolutionsReached", false);
-            planner.push("maxIndexedAndSolutionsReached", false);
-            let reached = (planned.as_ref()).is_some_and(|planned| planned.merge_limit_reached);
-            planner.push("maxScansToExplodeReached", reached);
-            planner.push("prunedSimilarIndexes", false);
-            let winning = query.describe(tree.root(), &describer, &Measured::default());
-            planner.push("winningPlan", &winning);
-            planner.push_array("rejectedPlans", |list| {
-                for other in planned.iter().flat_map(|planned| &planned.plan.rejected) {
-                    let Some(planned) = &planned else { break };
-                    let other = query.operators(&planned.instead(other));
-                    let stages = query.describe(other.root(), &describer, &Measured::default());
-                    list.push(&stages);
-                }
-            });
+            query.push_planner(planner, planned.as_ref(), tree.root(), &describer);
         });
         if verbosity == Verbosity::QueryPlanner {
             return Ok(reply);
@@ -214,19 +181,7 @@ impl DocumentStore {
         };
         describer.executed = true;
         reply.push_doc("executionStats", |stats| {
-            stats.push("executionSuccess", true);
-            let returned = if purpose.returns { measured.found } else { 0 };
-            stats.push("nReturned", count(returned));
-            stats.push("executionTimeMillis", count(measured.millis));
-            stats.push("totalKeysExamined", count(measured.stats.keys_examined));
-            stats.push("totalDocsExamined", count(measured.stats.docs_examined));
-            // MongoDB has no such field, so it is shown only if there are large documents.
-            if measured.stats.large_examined > 0 {
-                let large = count(measured.stats.large_examined);
-                stats.push("largeDocumentsExamined", large);
-            }
-            let stages = query.describe(tree.root(), &describer, &measured);
-            stats.push("executionStages", &stages);
+            query.push_execution(stats, &measured, tree.root(), &describer);
             if verbosity == Verbosity::AllPlansExecution {
                 stats.push_array("allPlansExecution", |list| {
                     for run in trials.borrow().iter() {
@@ -288,6 +243,79 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
+    /// The part of the planner: the query, and the plans for it.
+    fn push_planner(
+        &self,
+        planner: &mut DocBuf,
+        planned: Option<&Planned>,
+        root: &Node,
+        describer: &Describer<'_>,
+    ) {
+        describer
+            .budget
+            .push(planner, "parsedQuery", describer.filter);
+        let is_filtered = planned.is_some_and(|planned| planned.is_filtered);
+        planner.push("indexFilterSet", is_filtered);
+        let rules = self.context.rules.as_ref();
+        if let Some(settings) = rules.and_then(|rules| rules.shown.as_ref()) {
+            planner.push("querySettings", settings);
+        }
+        if let Some(collation) = describer.collator.spec() {
+            planner.push("collation", collation);
+        }
+        if let Some(planned) = planned {
+            let question = &planned.question;
+            let hashes =
+                PlanHashes::for_query(&question.filter, &question.sort, &planned.collection);
+            planner.push("queryHash", hashes.shape.as_str());
+            planner.push("planCacheShapeHash", hashes.shape.as_str());
+            planner.push("planCacheKey", hashes.key.as_str());
+        }
+        planner.push("optimizationTimeMillis", 0);
+        planner.push("maxIndexedOrSolutionsReached", false);
+        planner.push("maxIndexedAndSolutionsReached", false);
+        let reached = planned.is_some_and(|planned| planned.merge_limit_reached);
+        planner.push("maxScansToExplodeReached", reached);
+        planner.push("prunedSimilarIndexes", false);
+        let winning = self.describe(root, describer, &Measured::default());
+        planner.push("winningPlan", &winning);
+        planner.push_array("rejectedPlans", |list| {
+            let Some(planned) = planned else { return };
+            for other in &planned.plan.rejected {
+                let other = self.operators(&planned.instead(other));
+                let stages = self.describe(other.root(), describer, &Measured::default());
+                list.push(&stages);
+            }
+        });
+    }
+
+    /// The statistics of the run.
+    fn push_execution(
+        &self,
+        stats: &mut DocBuf,
+        measured: &Measured,
+        root: &Node,
+        describer: &Describer<'_>,
+    ) {
+        stats.push("executionSuccess", true);
+        let returned = if self.purpose.returns {
+            measured.found
+        } else {
+            0
+        };
+        stats.push("nReturned", count(returned));
+        stats.push("executionTimeMillis", count(measured.millis));
+        stats.push("totalKeysExamined", count(measured.stats.keys_examined));
+        stats.push("totalDocsExamined", count(measured.stats.docs_examined));
+        // MongoDB has no such field, so it is shown only if there are large documents.
+        if measured.stats.large_examined > 0 {
+            let large = count(measured.stats.large_examined);
+            stats.push("largeDocumentsExamined", large);
+        }
+        let stages = self.describe(root, describer, measured);
+        stats.push("executionStages", &stages);
+    }
+
     /// The operators of a plan, which measure their times.
     fn operators(&self, planned: &Planned) -> Executor {
         let request = self.request;

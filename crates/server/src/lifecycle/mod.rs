@@ -5,6 +5,7 @@ mod startup_log;
 
 use std::fs::Permissions;
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::host::lock_file::LockFile;
 use crate::host::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::host::proc;
 use crate::http::accept_http;
-use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
+use crate::net::listen::{AddressError, Addresses, UnixSocketFile, accept_all, bind_all};
 use crate::observability::log::{Component, Log, Severity};
 use crate::observability::metrics::Metrics;
 use crate::observability::startup_warnings;
@@ -201,18 +202,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         resolve(&settings.bind_ip).map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
     let lock = LockFile::take(&settings.db_path)
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
-    let addresses = bind_all(&ips, settings.port).map_err(|error| FatalError::address(&error))?;
-    let port = addresses.port;
-    let http_addresses = settings
-        .http_port
-        .map(|port| bind_all(&ips, port))
-        .transpose()
-        .map_err(|error| FatalError::address(&error))?;
-    let mut unix = settings
-        .unix_socket_path(port)
-        .map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions))
-        .transpose()
-        .map_err(|error| FatalError::address(&error))?;
+    let sockets = Sockets::bind(&settings, &ips)?;
+    let port = sockets.addresses.port;
     let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
     warn(&settings, &log, &lock);
     if let Some(tls) = &tls {
@@ -231,8 +222,83 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         .map(PidFile::write)
         .transpose()
         .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
+    let server = open_server(settings, log, store, tls, port)?;
+    let index_builds =
+        background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
+    let unix = sockets.accept(&server)?;
+    let ttl = start_background(&server)?;
+    log_listening(&server, &ips, began);
+
+    service_manager::ready(port);
+    service_manager::keep_alive(&server);
+
+    signals.until_stop(&server).await;
+    service_manager::stopping();
+    server.stop();
+    // Writes that wait are interrupted, and the last checkpoint is written.
+    tokio::task::block_in_place(|| server.maintenance.fsync_lock.release());
+    drain_connections(&server).await;
+    index_builds.stop();
+    ttl.stop();
+    let ended = stop_following(&server);
+    drop(unix);
+    close(&server, &ended)?;
+    lock.release().map_err(|error| {
+        FatalError::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}"))
+    })?;
+    server.log.info(
+        Component::Control,
+        23138,
+        "main",
+        "Shutting down",
+        &doc! {"exitCode": 0},
+    );
+    Ok(ended)
+}
+
+/// The sockets of a server that does not accept yet.
+struct Sockets {
+    addresses: Addresses,
+    http: Option<Addresses>,
+    unix: Option<UnixSocketFile>,
+}
+
+impl Sockets {
+    fn bind(settings: &Settings, ips: &[IpAddr]) -> Result<Sockets, FatalError> {
+        let address = |error: AddressError| FatalError::address(&error);
+        let addresses = bind_all(ips, settings.port).map_err(address)?;
+        let http = settings.http_port.map(|port| bind_all(ips, port));
+        let http = http.transpose().map_err(address)?;
+        let unix = settings.unix_socket_path(addresses.port);
+        let unix = unix.map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions));
+        Ok(Sockets {
+            http,
+            unix: unix.transpose().map_err(address)?,
+            addresses,
+        })
+    }
+
+    /// Accepts connections from here on. Returns the file of the Unix socket, which is removed when it is dropped.
+    fn accept(mut self, server: &Arc<Server>) -> Result<Option<UnixSocketFile>, FatalError> {
+        let address = |error: AddressError| FatalError::address(&error);
+        accept_all(server, self.addresses, self.unix.as_mut()).map_err(address)?;
+        if let Some(addresses) = self.http {
+            accept_http(server, addresses).map_err(address)?;
+        }
+        Ok(self.unix)
+    }
+}
+
+/// The server over its open store, which notes the start.
+fn open_server(
+    settings: Settings,
+    log: Arc<Log>,
+    store: DocumentStore,
+    tls: Option<Tls>,
+    port: u16,
+) -> Result<Arc<Server>, FatalError> {
     let metrics = Metrics::new(COMMANDS.iter().map(|command| command.spec().name()));
-    let server = Server::new(settings, log.clone(), store, metrics, tls, port)
+    let server = Server::new(settings, log, store, metrics, tls, port)
         .map(Arc::new)
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
@@ -247,12 +313,11 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         startup_log::write(&server);
         feature_version::write(&server);
     });
-    let index_builds =
-        background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
-    accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
-    if let Some(addresses) = http_addresses {
-        accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
-    }
+    Ok(server)
+}
+
+/// Starts the jobs of the server itself.
+fn start_background(server: &Arc<Server>) -> Result<background::TtlMonitor, FatalError> {
     tokio::spawn(background::expire(server.clone()));
     tokio::spawn(background::write_checkpoints(server.clone()));
     tokio::spawn(background::record_history(server.clone()));
@@ -263,11 +328,18 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
     tokio::spawn(background::tell_life(server.clone(), COMPATIBLE_VERSION));
-    background::follow(&server).map_err(|error| FatalError::thread(&error))?;
-    let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
-    for ip in &ips {
-        let address = std::net::SocketAddr::new(*ip, port).to_string();
-        log.info(
+    background::follow(server).map_err(|error| FatalError::thread(&error))?;
+    background::TtlMonitor::start(server).map_err(|error| FatalError::thread(&error))
+}
+
+/// Logs the addresses, and that the server is ready.
+fn log_listening(server: &Server, ips: &[IpAddr], began: Instant) {
+    let port = server.instance.port;
+    let tcp = ips.iter().map(|ip| SocketAddr::new(*ip, port).to_string());
+    let unix = server.settings.unix_socket_path(port);
+    let unix = unix.map(|path| path.to_string_lossy().into_owned());
+    for address in tcp.chain(unix) {
+        server.log.info(
             Component::Network,
             23015,
             "listener",
@@ -275,17 +347,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
             &doc! {"address": address},
         );
     }
-    if let Some(path) = server.settings.unix_socket_path(port) {
-        let address = path.to_string_lossy().into_owned();
-        log.info(
-            Component::Network,
-            23015,
-            "listener",
-            "Listening on",
-            &doc! {"address": address},
-        );
-    }
-    log.info(
+    server.log.info(
         Component::Network,
         23016,
         "listener",
@@ -298,26 +360,23 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         // The log goes to a file, so tell the terminal that the server is ready.
         println!("frond: waiting for connections on port {port}");
     }
+}
 
-    service_manager::ready(port);
-    service_manager::keep_alive(&server);
-
-    signals.until_stop(&server).await;
-    service_manager::stopping();
-    server.stop();
-    // Writes that wait are interrupted, and the last checkpoint is written.
-    tokio::task::block_in_place(|| server.maintenance.fsync_lock.release());
-    drain_connections(&server).await;
-    index_builds.stop();
-    ttl.stop();
-    let mut ended = Ended::Stopped;
-    if let Some(standby) = &server.set.standby {
-        tokio::task::block_in_place(|| standby.join());
-        if standby.wants_copy() {
-            ended = Ended::StartAnew;
-        }
+/// Ends the threads of a standby, and returns how the server goes on.
+fn stop_following(server: &Server) -> Ended {
+    let Some(standby) = &server.set.standby else {
+        return Ended::Stopped;
+    };
+    tokio::task::block_in_place(|| standby.join());
+    if standby.wants_copy() {
+        Ended::StartAnew
+    } else {
+        Ended::Stopped
     }
-    drop(unix);
+}
+
+/// Closes the store of a server without connections.
+fn close(server: &Server, ended: &Ended) -> Result<(), FatalError> {
     if let Some(tracing) = &server.records.tracing {
         tokio::task::block_in_place(|| tracing.stop());
     }
@@ -327,17 +386,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     if matches!(ended, Ended::StartAnew) {
         standby::discard(&server.settings).map_err(FatalError::standby)?;
     }
-    lock.release().map_err(|error| {
-        FatalError::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}"))
-    })?;
-    log.info(
-        Component::Control,
-        23138,
-        "main",
-        "Shutting down",
-        &doc! {"exitCode": 0},
-    );
-    Ok(ended)
+    Ok(())
 }
 
 /// Fills the data directory of a standby, which may take long. Returns whether the server is to follow; none if a signal ended it.

@@ -245,50 +245,10 @@ impl IndexSpec {
 }
 
 fn parse(doc: &Doc) -> Result<IndexSpec> {
-    let key = match doc.get("key") {
-        Some(Value::Document(key)) => key,
-        Some(other) => {
-            return Err(refuse(
-                ErrorCode::TypeMismatch,
-                format!(
-                    "The field 'key' must be an object, but got {}",
-                    other.type_name()
-                ),
-            ));
-        }
-        None => {
-            return Err(refuse(
-                ErrorCode::FailedToParse,
-                "The 'key' field is a required property of an index specification",
-            ));
-        }
-    };
+    let key = key_pattern(doc)?;
     let (kind, parsed) = parse_key(key, doc)?;
-    let name = match doc.get("name") {
-        None => default_name(key),
-        Some(Value::String("")) => return Err(cannot_create("index name cannot be empty")),
-        Some(Value::String("*")) => {
-            return Err(refuse(
-                ErrorCode::BadValue,
-                "The index name '*' is not valid.",
-            ));
-        }
-        Some(Value::String(name)) if name.contains('\0') => {
-            return Err(cannot_create("index name cannot contain NUL bytes"));
-        }
-        Some(Value::String(name)) => name.to_owned(),
-        Some(other) => {
-            return Err(refuse(
-                ErrorCode::TypeMismatch,
-                format!(
-                    "The field 'name' must be a string, but got {}",
-                    other.type_name()
-                ),
-            ));
-        }
-    };
     let mut spec = IndexSpec {
-        name,
+        name: name_of(doc, key)?,
         paths: KeyPaths::new(
             parsed
                 .fields
@@ -312,84 +272,150 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
     };
     let mut listed = DocBuf::new();
     for (option, value) in doc.iter() {
-        match option {
-            // `ns` is obsolete too, and shown nowhere.
-            "key" | "name" | "v" | "ns" => {}
-            "unique" => spec.unique = flag(option, value)?,
-            "sparse" => spec.sparse = flag(option, value)?,
-            "hidden" => {
-                spec.hidden = match value {
-                    Value::Bool(hidden) => hidden,
-                    other => {
-                        return Err(refuse(
-                            ErrorCode::TypeMismatch,
-                            format!(
-                                "The field 'hidden' must be a bool, but got {}",
-                                other.type_name()
-                            ),
-                        ));
-                    }
-                }
-            }
-            "prepareUnique" => spec.prepare_unique = flag(option, value)?,
-            "clustering" => spec.clustering = flag(option, value)?,
-            "expireAfterSeconds" if !spec.is_id_index() => {
-                let seconds = ttl::parse(doc, value)?;
-                spec.expire_after = Some(seconds);
-                listed.push(option, seconds);
-            }
-            "partialFilterExpression" => spec.partial = Some(parse_partial(value, &spec.collator)?),
-            // Read before, as the filter depends on it.
-            "collation" => {}
-            _ if tree_options::parse(&mut spec.tree, option, value)? => {
-                listed.push(option, value);
-            }
-            "storageEngine" => {
-                let Value::Document(options) = value else {
-                    return Err(refuse(
-                        ErrorCode::TypeMismatch,
-                        format!(
-                            "The field 'storageEngine' must be an object, but got {}",
-                            value.type_name()
-                        ),
-                    ));
-                };
-                let compressor = tree_options::block_compressor(options)?;
-                // The option with a name of its own has precedence.
-                if let Some(compressor) = compressor.filter(|_| !doc.contains_key("compression")) {
-                    spec.tree.compression = compressor;
-                }
-                listed.push(option, value);
-            }
-            _ if LEFTOVERS.contains(&option) => listed.push(option, flag(option, value)?),
-            // Its kind has parsed it and says how it is listed.
-            _ if kind.options.contains(&option) => {}
-            _ if kinds::KINDS
-                .iter()
-                .any(|kind| kind.options.contains(&option)) =>
-            {
-                foreign_option(doc, option)?;
-                listed.push(option, value);
-            }
-            _ if NOT_SUPPORTED.contains(&option) => {
-                return Err(cannot_create(format!(
-                    "The index option '{option}' is not supported by this server"
-                )));
-            }
-            _ => {
-                return Err(refuse(
-                    ErrorCode::InvalidIndexSpecificationOption,
-                    format!(
-                        "The field '{option}' is not valid for an index specification. \
-                         Specification: {}",
-                        text::document(doc)
-                    ),
-                ));
-            }
-        }
+        read_option(doc, option, value, kind, &mut spec, &mut listed)?;
     }
     check_version(doc)?;
     check_id_index(&spec, doc)?;
+    check_combination(&spec, doc, kind)?;
+    listed.push_all(&parsed.options);
+    spec.doc = listed_form(&spec, &listed);
+    Ok(spec)
+}
+
+/// The key pattern of a specification.
+fn key_pattern(doc: &Doc) -> Result<&Doc> {
+    match doc.get("key") {
+        Some(Value::Document(key)) => Ok(key),
+        Some(other) => Err(refuse(
+            ErrorCode::TypeMismatch,
+            format!(
+                "The field 'key' must be an object, but got {}",
+                other.type_name()
+            ),
+        )),
+        None => Err(refuse(
+            ErrorCode::FailedToParse,
+            "The 'key' field is a required property of an index specification",
+        )),
+    }
+}
+
+/// The name of an index, or the one that its key pattern gives it.
+fn name_of(doc: &Doc, key: &Doc) -> Result<String> {
+    Ok(match doc.get("name") {
+        None => default_name(key),
+        Some(Value::String("")) => return Err(cannot_create("index name cannot be empty")),
+        Some(Value::String("*")) => {
+            return Err(refuse(
+                ErrorCode::BadValue,
+                "The index name '*' is not valid.",
+            ));
+        }
+        Some(Value::String(name)) if name.contains('\0') => {
+            return Err(cannot_create("index name cannot contain NUL bytes"));
+        }
+        Some(Value::String(name)) => name.to_owned(),
+        Some(other) => {
+            return Err(refuse(
+                ErrorCode::TypeMismatch,
+                format!(
+                    "The field 'name' must be a string, but got {}",
+                    other.type_name()
+                ),
+            ));
+        }
+    })
+}
+
+/// Reads one option into the specification, and into what `listIndexes` shows of it.
+fn read_option(
+    doc: &Doc,
+    option: &str,
+    value: Value<'_>,
+    kind: &kinds::Kind,
+    spec: &mut IndexSpec,
+    listed: &mut DocBuf,
+) -> Result<()> {
+    match option {
+        // `ns` is obsolete too, and shown nowhere.
+        "key" | "name" | "v" | "ns" => {}
+        "unique" => spec.unique = flag(option, value)?,
+        "sparse" => spec.sparse = flag(option, value)?,
+        "hidden" => {
+            spec.hidden = match value {
+                Value::Bool(hidden) => hidden,
+                other => {
+                    return Err(refuse(
+                        ErrorCode::TypeMismatch,
+                        format!(
+                            "The field 'hidden' must be a bool, but got {}",
+                            other.type_name()
+                        ),
+                    ));
+                }
+            }
+        }
+        "prepareUnique" => spec.prepare_unique = flag(option, value)?,
+        "clustering" => spec.clustering = flag(option, value)?,
+        "expireAfterSeconds" if !spec.is_id_index() => {
+            let seconds = ttl::parse(doc, value)?;
+            spec.expire_after = Some(seconds);
+            listed.push(option, seconds);
+        }
+        "partialFilterExpression" => spec.partial = Some(parse_partial(value, &spec.collator)?),
+        // Read before, as the filter depends on it.
+        "collation" => {}
+        _ if tree_options::parse(&mut spec.tree, option, value)? => {
+            listed.push(option, value);
+        }
+        "storageEngine" => {
+            let Value::Document(options) = value else {
+                return Err(refuse(
+                    ErrorCode::TypeMismatch,
+                    format!(
+                        "The field 'storageEngine' must be an object, but got {}",
+                        value.type_name()
+                    ),
+                ));
+            };
+            let compressor = tree_options::block_compressor(options)?;
+            // The option with a name of its own has precedence.
+            if let Some(compressor) = compressor.filter(|_| !doc.contains_key("compression")) {
+                spec.tree.compression = compressor;
+            }
+            listed.push(option, value);
+        }
+        _ if LEFTOVERS.contains(&option) => listed.push(option, flag(option, value)?),
+        // Its kind has parsed it and says how it is listed.
+        _ if kind.options.contains(&option) => {}
+        _ if kinds::KINDS
+            .iter()
+            .any(|kind| kind.options.contains(&option)) =>
+        {
+            foreign_option(doc, option)?;
+            listed.push(option, value);
+        }
+        _ if NOT_SUPPORTED.contains(&option) => {
+            return Err(cannot_create(format!(
+                "The index option '{option}' is not supported by this server"
+            )));
+        }
+        _ => {
+            return Err(refuse(
+                ErrorCode::InvalidIndexSpecificationOption,
+                format!(
+                    "The field '{option}' is not valid for an index specification. \
+                         Specification: {}",
+                    text::document(doc)
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses options that do not go together.
+fn check_combination(spec: &IndexSpec, doc: &Doc, kind: &kinds::Kind) -> Result<()> {
     if spec.unique && spec.prepare_unique {
         return Err(cannot_create(format!(
             "Invalid index specification {}; cannot create an index with the 'unique' option and \
@@ -403,7 +429,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
         ));
     }
     if let Some(method) = &spec.method {
-        method.check(&spec)?;
+        method.check(spec)?;
     }
     if let Some(collation) = spec.collator.spec()
         && WITHOUT_COLLATION.contains(&kind.name)
@@ -414,9 +440,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             text::document(collation)
         )));
     }
-    listed.push_all(&parsed.options);
-    spec.doc = listed_form(&spec, &listed);
-    Ok(spec)
+    Ok(())
 }
 
 /// Refuses some of the options that belong to another kind of index.

@@ -1,5 +1,7 @@
 //! Choosing how to find the documents of a query. Where several candidates remain, short trial runs decide.
 
+use std::sync::Arc;
+
 use frond_error::ErrorCode;
 use frond_query::matcher::{Expr, Filter, Op};
 
@@ -8,6 +10,7 @@ use super::query::{Candidate, Query, find_hinted, hinted_scan};
 use super::{Access, Hint, KeyInterval, Plan, text};
 use crate::catalog::Collection;
 use frond_storage::error::{Result, command};
+use frond_storage::index::Index;
 use frond_storage::index::spec::IndexSpec;
 use frond_storage::intervals::conditions::Conditions;
 use frond_storage::intervals::{Interval, Intervals};
@@ -43,21 +46,8 @@ pub fn choose(
             "When using min()/max() a hint of which index to use must be provided",
         ));
     }
-    if query.hint.is_none()
-        && !query.by_record
-        && query.sort.natural().is_none()
-        && let Some(id) = query.filter.equality("_id")
-        && has_id_order(&query, &id)
-        && (query.allows_id || is_one_equality(query.filter))
-    {
-        if query.by_id_only && is_one_equality(query.filter) {
-            let mut encoded = Vec::new();
-            query.id_collator.encode(&id, &mut encoded);
-            return Ok(simple(Access::Id(encoded)));
-        }
-        let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
-        let found = through_id(&query, &conditions, true).filter(|_| !conditions.impossible);
-        return Ok(simple(found.map_or(Access::Eof, |found| found.access)));
+    if let Some(access) = by_id(&query) {
+        return Ok(simple(access));
     }
     if let Some(access) = hinted_scan(&query)? {
         return Ok(Plan {
@@ -66,7 +56,6 @@ pub fn choose(
             rejected: Vec::new(),
         });
     }
-    let filters = [query.filter.predicates()];
     let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
     if conditions.impossible {
         return Ok(simple(Access::Eof));
@@ -75,24 +64,7 @@ pub fn choose(
         Some(hint) => Some(find_hinted(collection, hint)?),
         None => None,
     };
-    let mut candidates = Vec::new();
-    match &hinted {
-        Some(Some(index)) => {
-            candidates.extend(through_index(index, &query, &conditions, &filters, true));
-            // A wildcard index has no entries for all conditions at once, but for each branch of an `$or`.
-            if candidates.is_empty() {
-                candidates.extend(union(collection, &query, &conditions, Some(index)));
-            }
-        }
-        Some(None) => candidates.extend(through_id(&query, &conditions, true)),
-        None => {
-            for index in collection.ready_indexes() {
-                candidates.extend(through_index(index, &query, &conditions, &filters, false));
-            }
-            candidates.extend(through_id(&query, &conditions, false));
-            candidates.extend(union(collection, &query, &conditions, None));
-        }
-    }
+    let mut candidates = candidates(collection, &query, &conditions, hinted.as_ref());
     for candidate in &mut candidates {
         limit(&mut candidate.access, &query)?;
     }
@@ -132,6 +104,55 @@ pub fn choose(
         sorted: best.sorted,
         rejected: candidates,
     })
+}
+
+/// The access by an equality of `_id`. `None` if the query has none, or must not use it.
+fn by_id(query: &Query<'_>) -> Option<Access> {
+    if query.hint.is_some() || query.by_record || query.sort.natural().is_some() {
+        return None;
+    }
+    let id = query.filter.equality("_id")?;
+    let is_only = is_one_equality(query.filter);
+    if !has_id_order(query, &id) || !(query.allows_id || is_only) {
+        return None;
+    }
+    if query.by_id_only && is_only {
+        let mut encoded = Vec::new();
+        query.id_collator.encode(&id, &mut encoded);
+        return Some(Access::Id(encoded));
+    }
+    let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
+    let found = through_id(query, &conditions, true).filter(|_| !conditions.impossible);
+    Some(found.map_or(Access::Eof, |found| found.access))
+}
+
+/// The plans through the index of a hint, `Some(None)` being the one on `_id`, or through all.
+fn candidates(
+    collection: &Collection,
+    query: &Query<'_>,
+    conditions: &Conditions,
+    hinted: Option<&Option<Arc<Index>>>,
+) -> Vec<Candidate> {
+    let filters = [query.filter.predicates()];
+    let mut found = Vec::new();
+    match hinted {
+        Some(Some(index)) => {
+            found.extend(through_index(index, query, conditions, &filters, true));
+            // A wildcard index has no entries for all conditions at once, but for each branch of an `$or`.
+            if found.is_empty() {
+                found.extend(union(collection, query, conditions, Some(index)));
+            }
+        }
+        Some(None) => found.extend(through_id(query, conditions, true)),
+        None => {
+            for index in collection.ready_indexes() {
+                found.extend(through_index(index, query, conditions, &filters, false));
+            }
+            found.extend(through_id(query, conditions, false));
+            found.extend(union(collection, query, conditions, None));
+        }
+    }
+    found
 }
 
 /// Whether a filter is one equality, and nothing else.
