@@ -47,7 +47,7 @@ pub struct LogEntry {
     pub frames: Arc<[u8]>,
 }
 
-/// What an engine has of the replicated log when it was opened, and later.
+/// The part of the replicated log that an engine has, when it was opened and later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogState {
     /// The last entry that is not in the log any more, because the trees have it.

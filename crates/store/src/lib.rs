@@ -9,11 +9,11 @@ mod cluster;
 mod cluster_time;
 pub mod exec;
 mod explain;
-mod figures;
 mod find;
 mod follow;
 mod index_build;
 mod memory;
+mod op_stats;
 pub mod oplog;
 pub mod plan;
 mod queries;
@@ -34,7 +34,7 @@ pub use admin::{
     CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport,
     ResumedBuild, ShapeExample, TtlPass, VerifyReport, backup, offline,
 };
-pub use aggregate::{AggregateRequest, StageFigures};
+pub use aggregate::{AggregateRequest, StageStats};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexFilter,
     IndexSelector, LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
@@ -45,7 +45,6 @@ pub use cluster_time::ClusterTime;
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
-pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_part};
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
 pub use frond_storage::context::{OpContext, Progress, Waiting};
@@ -68,6 +67,9 @@ pub use frond_storage::scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
 pub use frond_storage::{index, keyspace, options};
+pub use op_stats::{
+    OpStats, PlanHashes, ShownPlan, UsedPlan, update as update_op_stats, watch, watch_part,
+};
 pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use plan::Hint;
 pub use queries::{QueryLimit, QuerySettings};

@@ -170,7 +170,7 @@ impl DocumentStore {
         let was_log_cut = store.engine().files().is_some_and(Files::was_log_cut);
         if !store.is_shared() && !was_log_cut && !is_member {
             // A server must start on a full disk. What stays is dropped by a later start.
-            let _ = store.catalog.drop_leaked_trees();
+            let _ = store.catalog.drop_orphaned_trees();
         }
         Ok(store)
     }

@@ -9,7 +9,7 @@ use frond_bson::doc;
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
-use super::change::index_count;
+use super::ddl::index_count;
 use super::scope::unsupported;
 use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, logged, persist};
 use crate::cluster::stage_end_of_build;

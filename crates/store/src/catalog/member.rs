@@ -29,7 +29,7 @@ use frond_storage::keyspace::{
 };
 use frond_storage::merge::{self, Counts};
 
-/// What a commit is about, besides documents of ordinary collections.
+/// The effects of a commit, besides documents of ordinary collections.
 #[derive(Clone, Copy, Default)]
 struct Effects {
     definitions: bool,

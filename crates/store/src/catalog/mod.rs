@@ -6,7 +6,7 @@
 //! commit, never for work that grows with a collection: what takes long is done before, beside the writers, and the change
 //! publishes its result.
 //!
-//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed moment ([`scope`],
+//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed snapshot ([`scope`],
 //! [`transaction`]).
 //!
 //! Three things keep readers and writers of documents in step with such changes:
@@ -20,16 +20,17 @@
 
 mod announce;
 mod building;
-mod change;
-mod changes;
+mod catalog_snapshot;
+mod ddl;
 mod definitions;
+mod dirty_set;
 mod hooks;
 mod index_filters;
-mod leaks;
 mod logged;
 mod member;
 mod modify;
 mod oplog;
+mod orphan_cleanup;
 mod persist;
 mod plan_cache;
 mod records;
@@ -38,7 +39,9 @@ mod scope;
 mod session_records;
 mod shared;
 mod transaction;
+mod uuid;
 mod view;
+mod view_definition;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -63,10 +66,10 @@ use frond_storage::record::load::DocumentReader;
 use frond_storage::record::write::DocumentWriter;
 
 pub(crate) use building::aborted;
-pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
-pub(crate) use changes::{note, noted_id};
-pub use definitions::{ResolvedView, ViewDefinition};
-pub(crate) use definitions::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
+pub(crate) use catalog_snapshot::CatalogSnapshot;
+pub use ddl::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub use definitions::ResolvedView;
+pub(crate) use dirty_set::{dirty_id, mark_dirty};
 pub use hooks::Hooks;
 pub use index_filters::IndexFilter;
 use index_filters::IndexFilters;
@@ -80,17 +83,16 @@ pub(crate) use persist::{
 pub(crate) use plan_cache::{Cached, PlanCache, Winner};
 use records::Records;
 pub(crate) use records::{Insertion, record_key, record_of_key};
-pub(crate) use scope::Moment;
 use scope::Scope;
 pub(crate) use session_records::Records as SessionRecords;
 use session_records::SessionTree;
 pub use session_records::{ExecutedStatements, SessionHistory, SessionKey, StatementId};
 use shared::Changing;
 pub(crate) use transaction::{Effects, OpenTransaction};
+pub use uuid::Uuid;
 pub use view::View;
-
-/// Identifies a collection for its whole life, also when it is renamed.
-pub type Uuid = [u8; 16];
+pub use view_definition::ViewDefinition;
+pub(crate) use view_definition::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
 
 /// The most indexes of one collection, the one on `_id` included.
 pub const INDEXES_MAX: usize = 64;
@@ -117,7 +119,7 @@ pub struct Collection {
     pub segments: Option<TreeId>,
     /// Its secondary indexes, oldest first, those under construction included.
     pub indexes: Vec<Arc<Index>>,
-    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::note_changes`].
+    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::begin_dirty_set`].
     /// The catalog on disk does not know it: after a crash it is dropped.
     pub(crate) changes: Option<TreeId>,
     /// The oplog, of the collection that shows it.
@@ -289,7 +291,7 @@ impl Collection {
     }
 
     /// The next version, whose writers note what they change in another tree, or in none.
-    fn with_changes(&self, changes: Option<TreeId>) -> Collection {
+    fn with_dirty_set(&self, changes: Option<TreeId>) -> Collection {
         Collection {
             changes,
             ..self.with_indexes(self.indexes.clone())

@@ -22,11 +22,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, doc};
 use parking_lot::RwLock;
 
 use super::records::unique_id;
-use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
+use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, uuid};
 use crate::cluster::{Cluster, ServerId, owner_of, stage_end_of_build};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::oplog;
@@ -53,9 +53,6 @@ pub(super) const COUNTER: u8 = merge::kind::COUNTER;
 pub(super) const MULTIKEY: u8 = merge::kind::MULTIKEY;
 const WORKING: u8 = 6;
 const SESSIONS_KEY: &[u8] = &[8];
-
-/// Binary subtype of a UUID.
-pub(super) const UUID_SUBTYPE: u8 = 4;
 
 /// The key of a collection's entry.
 fn collection_key(ns: &Namespace) -> Vec<u8> {
@@ -84,7 +81,7 @@ pub(crate) fn counter_key(uuid: &Uuid) -> [u8; 17] {
 /// Stores a collection's entry.
 pub(super) fn put_collection(batch: &mut WriteSet, collection: &Collection) {
     let mut value = doc! {
-        "uuid": Value::Binary { subtype: UUID_SUBTYPE, bytes: &collection.uuid },
+        "uuid": uuid::value(&collection.uuid),
         "tree": i64::from(collection.primary.0),
     };
     if let Some(segments) = collection.segments {

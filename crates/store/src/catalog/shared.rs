@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
-use super::{Catalog, CatalogState, Collection, DROPPED, Moment, Uuid, View, persist, reload};
+use super::{
+    Catalog, CatalogSnapshot, CatalogState, Collection, DROPPED, Uuid, View, persist, reload,
+};
 use crate::cluster::Done;
 use crate::cluster::{Closing, Cluster, NoReload, SETTLE_PAUSE, ServerInfo, State, TAILS_PAUSE};
 use frond_storage::error::{Result, Unannounced};
@@ -298,7 +300,7 @@ impl CatalogState {
         };
         begin_or_end();
         let mut wait = || -> Result<()> {
-            cluster.say_done(self.done(state.seq, watched))?;
+            cluster.publish_progress(self.done(state.seq, watched))?;
             let mut searched = Instant::now();
             loop {
                 std::thread::sleep(CLOSED_PAUSE);
@@ -350,7 +352,7 @@ impl CatalogState {
         }
         let done = self.done(0, watched);
         if done != *said {
-            cluster.say_done(done)?;
+            cluster.publish_progress(done)?;
             *said = done;
         }
         Ok(())
@@ -373,7 +375,7 @@ pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
         let weak = Arc::downgrade(cluster);
         engine.set_stamp_combination(Arc::new(move |own| {
             weak.upgrade()
-                .and_then(|cluster| cluster.settled_by_all(own))
+                .and_then(|cluster| cluster.global_low_watermark(own))
         }));
         started = started
             .and_then(|_| spawn("servers-stamps", settle))
@@ -407,9 +409,9 @@ fn settle(state: &Weak<CatalogState>, cluster: &Cluster) {
         };
         if !cluster.is_stalled() {
             // Readers in the order of stamps wait for the next try.
-            let _ = cluster.say_settled();
+            let _ = cluster.publish_low_watermark();
             let _ = cluster.engine().flush_log();
-            let _ = state.oplog.look_for_others();
+            let _ = state.oplog.poll_remote_entries();
         }
     }
 }
@@ -568,8 +570,8 @@ impl Catalog {
         Ok(found.filter(|_| is_same && cluster.is_valid() && epoch() == before))
     }
 
-    /// As [`Catalog::moment`], with other servers.
-    pub(super) fn moment_shared(&self, cluster: &Cluster) -> Moment {
+    /// As [`Catalog::catalog_snapshot`], with other servers.
+    pub(super) fn catalog_snapshot_shared(&self, cluster: &Cluster) -> CatalogSnapshot {
         let state = &self.state;
         loop {
             let leased = cluster.await_lease();
@@ -587,7 +589,7 @@ impl Catalog {
             // Without a lease, or when the keyspace cannot be read, what is read of it fails.
             if (agree && cluster.is_valid()) || leased.is_err() {
                 let view = state.with_announced(view, &snapshot);
-                return Moment::new(view, snapshot);
+                return CatalogSnapshot::new(view, snapshot);
             }
             if !state.refresh() {
                 std::thread::sleep(super::PUBLICATION_WAIT);
@@ -600,7 +602,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Errors of the engine, `DataCorruptionDetected` (301).
-    pub(crate) fn moment_at(&self, stamp: u64) -> Result<Option<Moment>> {
+    pub(crate) fn catalog_snapshot_at(&self, stamp: u64) -> Result<Option<CatalogSnapshot>> {
         let state = &self.state;
         let snapshot = state.engine.cluster().and_then(|it| it.snapshot_at(stamp));
         let (Some(cluster), Some(snapshot)) = (&state.cluster, snapshot.map(Snapshot::from)) else {
@@ -618,7 +620,7 @@ impl Catalog {
             loaded.version = then.version;
             view = Arc::new(loaded);
         }
-        Ok(Some(Moment::new(view, snapshot)))
+        Ok(Some(CatalogSnapshot::new(view, snapshot)))
     }
 
     /// Waits for the lease before a write. Without one, the commit fails.

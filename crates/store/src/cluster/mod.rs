@@ -1,5 +1,5 @@
 //! Several servers over one keyspace: which servers there are ([`registry`]), whose turn it is to change the catalog, and
-//! who has seen the change ([`section`]), the numbers of trees and records ([`numbers`]), and who does what only one may do
+//! who has seen the change ([`shared_state`]), the numbers of trees and records ([`id_allocator`]), and who does what only one may do
 //! ([`leaders`]), such as collecting garbage ([`garbage`]).
 //!
 //! A server registers with a *lease*: a time up to which it may read and write without looking at the others. It renews the
@@ -27,11 +27,11 @@
 
 mod builds;
 mod garbage;
+mod id_allocator;
 mod leaders;
 mod leftovers;
-mod numbers;
 mod registry;
-mod section;
+mod shared_state;
 mod tails;
 
 use std::cell::Cell;
@@ -46,11 +46,11 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) use builds::{BuildState, stage_end_of_build};
 use frond_storage::error::{Error, Result, command, corrupt};
 use frond_storage::keyspace::{CATALOG_TREE, Engine, Snapshot, Tikv, WriteSet};
+pub(crate) use id_allocator::stage_forget_record;
 pub(crate) use leftovers::{owner_of, stage_end_of_temporary};
-pub(crate) use numbers::stage_forget_record;
 pub(crate) use registry::Done;
 pub use registry::ServerInfo;
-pub(crate) use section::{Closing, State};
+pub(crate) use shared_state::{Closing, State};
 pub(crate) use tails::TailWatch;
 
 const STATE_KEY: &[u8] = &[0x20];
@@ -158,7 +158,7 @@ pub(crate) struct Cluster {
     started_ms: i64,
     /// The base of the times below.
     origin: Instant,
-    me: Mutex<Me>,
+    me: Mutex<Registration>,
     /// The end of the lease in nanoseconds after `origin`; 0 without one.
     valid_until: AtomicU64,
     /// When the lease was lost.
@@ -167,8 +167,8 @@ pub(crate) struct Cluster {
     clock: AtomicI64,
     /// When the last change was seen.
     busy: Mutex<Option<Instant>>,
-    numbers: numbers::Numbers,
-    section: Mutex<section::Held>,
+    id_allocator: id_allocator::IdAllocator,
+    held_lock: Mutex<shared_state::HeldLock>,
     tails: tails::Tails,
     /// For tests: the server does nothing in the background.
     is_stalled: AtomicBool,
@@ -179,7 +179,7 @@ pub(crate) struct Cluster {
 
 /// The present registration of this server.
 #[derive(Clone, Copy, Debug, Default)]
-struct Me {
+struct Registration {
     number: u32,
     id: ServerId,
     is_registered: bool,
@@ -227,8 +227,8 @@ impl Cluster {
             lost_at: Mutex::new(None),
             clock: AtomicI64::new(started_ms),
             busy: Mutex::new(None),
-            numbers: numbers::Numbers::default(),
-            section: Mutex::default(),
+            id_allocator: id_allocator::IdAllocator::default(),
+            held_lock: Mutex::default(),
             tails: tails::Tails::default(),
             is_stalled: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),

@@ -305,7 +305,7 @@ impl Cluster {
                     if let Some((cluster, since)) = self.fenced.as_ref().zip(snapshot.cluster()) {
                         cluster.set_lease(since.timestamp()?, unsigned(end_ms));
                     }
-                    *self.me.lock() = super::Me {
+                    *self.me.lock() = super::Registration {
                         number,
                         id,
                         is_registered: true,
@@ -346,23 +346,23 @@ impl Cluster {
             }
             self.set_valid(asked, now_ms);
         } else {
-            self.lose()
+            self.on_lease_lost()
         }
         Ok(renewed)
     }
 
     /// Others have removed this server.
-    fn lose(&self) {
+    fn on_lease_lost(&self) {
         self.valid_until.store(0, Ordering::Release);
         self.me.lock().is_registered = false;
-        self.numbers.forget();
+        self.id_allocator.forget();
     }
 
     /// Says what this server has done.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn say_done(&self, done: Done) -> Result<()> {
+    pub fn publish_progress(&self, done: Done) -> Result<()> {
         let me = *self.me.lock();
         self.update(&server_key(me.number, DONE), |stored| {
             let is_mine = stored.and_then(|stored| id_of(stored, "id")) == Some(me.id);
@@ -374,7 +374,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn say_settled(&self) -> Result<()> {
+    pub fn publish_low_watermark(&self) -> Result<()> {
         let me = *self.me.lock();
         let Some(cluster) = self.fenced.as_ref().filter(|_| me.is_registered) else {
             return Ok(());
@@ -393,7 +393,7 @@ impl Cluster {
 
     /// The first stamp that any server may still take, if this one takes none below `own`; `None` if a server has not told.
     /// A server that registers later takes later ones.
-    pub fn settled_by_all(&self, own: u64) -> Option<u64> {
+    pub fn global_low_watermark(&self, own: u64) -> Option<u64> {
         let me = self.id();
         let servers = self.registered(&self.engine.snapshot()).ok()?;
         let mut others = servers.iter().filter(|server| server.id != me);

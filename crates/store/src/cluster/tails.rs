@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::numbers::record_of;
+use super::id_allocator::record_of;
 use super::{Cluster, Uuid};
 use crate::signal::TailSignal;
 use frond_storage::error::Result;

@@ -8,7 +8,7 @@ use frond_query::projection::FlatProjection;
 
 use super::{FindRequest, takes_short_way};
 use crate::catalog::{Catalog, Collection};
-use crate::figures;
+use crate::op_stats;
 use crate::store::DocumentStore;
 use frond_storage::error::Result;
 use frond_storage::keyspace::{Snapshot, ValueRef};
@@ -97,10 +97,10 @@ fn look_up(
 /// Notes a look-up for the figures of the operation and of the index.
 pub(crate) fn note_look_up(collection: &Collection, found: bool) {
     collection.id_uses().add();
-    figures::note_named("IDHACK");
-    figures::note(|figures| {
-        figures.keys_examined += u64::from(found);
-        figures.docs_examined += u64::from(found);
+    op_stats::set_summary("IDHACK");
+    op_stats::update(|op_stats| {
+        op_stats.keys_examined += u64::from(found);
+        op_stats.docs_examined += u64::from(found);
     });
 }
 

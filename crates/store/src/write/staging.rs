@@ -15,13 +15,13 @@ use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::paths::MultikeyPaths;
 use parking_lot::MutexGuard;
 
-use super::duplicate;
-use super::logged::{How, Written};
+use super::written::{How, Written};
+use super::{duplicate, id_document};
 use crate::catalog::{
     self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
 };
 use crate::cluster::Cluster;
-use crate::figures::KeysWritten;
+use crate::op_stats::KeysWritten;
 use crate::oplog::Log;
 use crate::server_configuration::{check_removed, check_stored};
 use frond_storage::error::{Error, Result, command, not_durable};
@@ -466,7 +466,7 @@ impl<'a> Staging<'a> {
     pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc, written: &Written<'_>) {
         self.log(written);
         if let Some(changes) = self.collection.changes {
-            catalog::note(&mut self.batch, changes, key, &id_document(doc));
+            catalog::mark_dirty(&mut self.batch, changes, key, &id_document(doc));
         }
     }
 
@@ -619,7 +619,7 @@ impl<'a> Staging<'a> {
             self.check_announced()?;
         }
         let watched = self.stage_for_others()?;
-        self.keys.note(self.collection, self.counts);
+        self.keys.add_to_op_stats(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
@@ -777,13 +777,6 @@ pub fn check_size(doc: &Doc) -> Result<()> {
 pub fn primary_key(id: &Value<'_>, out: &mut Vec<u8>) {
     out.clear();
     frond_bson::key::encode(id, out);
-}
-
-/// The `_id` of a document, as a document of one field.
-pub fn id_document(doc: &Doc) -> DocBuf {
-    let mut out = DocBuf::new();
-    out.push("_id", doc.get("_id").unwrap_or(Value::Null));
-    out
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::frame::FRAME_HEADER_BYTES;
 use super::frame::Frame;
-use super::group::FRAME_HEADER_BYTES;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
 use crate::{Error, Result};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use frond_kv::operation::{is_sound, with_stamps};
 
 use super::buffer::BUFFER_FILE;
-use super::group::{self, FRAME_HEADER_BYTES, HEADER_BYTES, Place};
-use super::replay::Segment;
+use super::frame::FRAME_HEADER_BYTES;
+use super::group::{self, HEADER_BYTES, Place};
 use super::segment::{open_existing, segment_name, segments};
+use super::segment_reader::Segment;
 use crate::disk::Disk;
 use crate::{Error, Result};
 

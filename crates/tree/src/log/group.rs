@@ -12,14 +12,12 @@ use std::sync::Arc;
 use frond_kv::{EntryId, WRITE_SET_BYTES_MAX};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
-use super::frame::Frame;
+use super::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::bytes::{Reader, Writer};
 use crate::{Compression, compress};
 
 /// Size of a group's header in bytes.
 pub(super) const HEADER_BYTES: usize = 52;
-/// Size of a frame's header in bytes.
-pub(super) const FRAME_HEADER_BYTES: usize = 4;
 /// The longest payload of a frame: a write set, the header of its last operation, and a stamp.
 pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
 /// The largest buffer of the log.

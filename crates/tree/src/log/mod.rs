@@ -12,13 +12,17 @@
 mod buffer;
 mod cut;
 mod ending;
+mod entries;
 mod frame;
 mod group;
 mod member;
+mod member_state;
 mod pieces;
 mod recovered;
 mod replay;
+mod scan;
 mod segment;
+mod segment_reader;
 mod state;
 mod tail;
 #[cfg(test)]
@@ -42,9 +46,9 @@ use buffer::Buffer;
 pub(crate) use cut::{cut_damaged, was_cut};
 pub use ending::RestorePoint;
 pub(crate) use ending::end_at;
+pub(crate) use entries::CommitPoint;
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
-pub(crate) use member::CommitPoint;
 pub use pieces::groups_after;
 use recovered::Recovered;
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room, replay_member};
@@ -208,7 +212,7 @@ impl Log {
             }
             if state.member.is_some() {
                 if self.shared.is_inline {
-                    return Err(member::busy());
+                    return Err(state::busy());
                 }
                 state.wants_room = true;
                 state.wake_for_group(false);

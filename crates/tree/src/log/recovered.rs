@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::member::RecoveredMember;
+use frond_kv::EntryId;
+
+use super::entries::Entries;
 use super::segment::{Failure, SegmentWriter};
 use crate::Error;
 
@@ -21,6 +23,21 @@ pub(crate) struct Recovered {
     pub(super) writer: Option<SegmentWriter>,
     /// Everything before this position was visited.
     pub(crate) applied: u64,
+}
+
+/// Frames that a killed process left in the file of the buffers.
+pub(super) struct LeftFrames {
+    /// The number of the first operation.
+    pub(super) sequence: u64,
+    pub(super) frames: Vec<u8>,
+}
+
+/// The entries that a replay has found.
+pub(super) struct RecoveredMember {
+    pub(super) entries: Entries,
+    pub(super) committed: Option<EntryId>,
+    pub(super) committed_to: u64,
+    pub(super) left: Option<LeftFrames>,
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@ use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::buffer;
-use super::group::{self, HEADER_BYTES, Header};
-use super::member::{self, CommitPoint, Entries, LeftFrames, RecoveredMember};
-use super::recovered::{Recovered, Unwritten};
-use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
+use super::entries::{CommitPoint, Entries};
+use super::frame::FRAME_HEADER_BYTES;
+use super::group::{self, HEADER_BYTES};
+use super::recovered::{LeftFrames, Recovered, RecoveredMember, Unwritten};
+use super::scan::scan;
+use super::segment::{Failure, SegmentWriter, segment_name, segments};
+use super::segment_reader::{MISSING, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// Bytes that are read at once in the search for a valid header.
-const SCAN_BYTES: usize = 1 << 20;
 /// Frames of the buffer are written to a segment in groups of about this size.
 const GROUP_BYTES: usize = 1 << 20;
 
@@ -60,7 +61,7 @@ pub(crate) fn replay_giving_room(
     let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
     let mut end = walked.position;
     for (position, sequence, payload) in frames {
-        end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+        end = position + (FRAME_HEADER_BYTES + payload.len()) as u64;
         visit(position, sequence, payload)?;
     }
     assert!(
@@ -91,7 +92,7 @@ pub(crate) fn replay_member(
     give_room: impl Fn(),
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<Recovered> {
-    let (mut entries, committed) = match (member::scan(&**disk)?, &point) {
+    let (mut entries, committed) = match (scan(&**disk)?, &point) {
         (Some(scanned), _) => (scanned.entries, scanned.committed),
         (None, Some(point)) => (Entries::new(Some(point.id), point.to), 0),
         (None, None) => {
@@ -180,7 +181,7 @@ struct Walked {
 }
 
 impl Walked {
-    /// What writes the next group.
+    /// The writer of the next group.
     fn writer(&self, disk: &Arc<dyn Disk>) -> SegmentWriter {
         SegmentWriter::new(Arc::clone(disk), self.position, usize::MAX, Arc::default())
     }
@@ -334,118 +335,6 @@ pub(crate) fn oldest_position(disk: &dyn Disk) -> Result<Option<u64>> {
     Ok(segments(disk)?.first().copied())
 }
 
-const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
-
-/// A segment that is read.
-pub(super) struct Segment {
-    pub(super) start: u64,
-    pub(super) file: Arc<dyn DiskFile>,
-    pub(super) len: u64,
-}
-
-impl Segment {
-    fn open(disk: &dyn Disk, start: u64) -> Result<Segment> {
-        Segment::of(open_segment(disk, start)?, start)
-    }
-
-    /// A segment that is open.
-    pub(super) fn of(file: Arc<dyn DiskFile>, start: u64) -> Result<Segment> {
-        let context = format!("getting the length of {}", segment_name(start));
-        let len = file.len().map_err(Error::io(context))?;
-        Ok(Segment { start, file, len })
-    }
-
-    pub(super) fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        match self.file.read_at(&mut bytes, at) {
-            Ok(()) => Ok(bytes),
-            Err(source) => Err(Error::Unreadable {
-                file: segment_name(self.start),
-                offset: at,
-                bytes: len,
-                source,
-            }),
-        }
-    }
-
-    /// The header at `at`, if it is valid and its position is possible here.
-    pub(super) fn header(&self, at: u64) -> Result<Option<Header>> {
-        if self.len.saturating_sub(at) < HEADER_BYTES as u64 {
-            return Ok(None);
-        }
-        Ok(Header::decode(&self.read(at, HEADER_BYTES)?))
-    }
-
-    /// The frames of the group at `at`, if it is complete.
-    pub(super) fn frames(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
-        let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
-        if end > self.len {
-            return Ok(None);
-        }
-        let stored = self.read(at + HEADER_BYTES as u64, header.stored_bytes as usize)?;
-        Ok(header.frames(stored))
-    }
-
-    /// The first valid header from `at` on whose position is above `above`, and its offset.
-    pub(super) fn find_header(&self, mut at: u64, above: u64) -> Result<Option<(u64, Header)>> {
-        while at + HEADER_BYTES as u64 <= self.len {
-            let wanted = (self.len - at).min(SCAN_BYTES as u64) as usize;
-            let bytes = self.read(at, wanted)?;
-            let starts = bytes.len() - HEADER_BYTES + 1;
-            for start in 0..starts {
-                let bytes = &bytes[start..];
-                // Checking the position first avoids most of the checksums.
-                let position = Header::claimed_position(bytes).unwrap_or(0);
-                if position > above
-                    && position - above < 1 << 40
-                    && let Some(header) = Header::decode(bytes)
-                {
-                    return Ok(Some((at + start as u64, header)));
-                }
-            }
-            at += starts as u64;
-        }
-        Ok(None)
-    }
-
-    /// Reads the groups before `end`, and returns the number of bytes that are no groups.
-    fn check_passed(&self, end: u64) -> Result<u64> {
-        let (mut at, mut position, mut lost) = (0, self.start, 0);
-        while at < self.len && position < end {
-            let header = self.header(at)?.filter(|found| found.position == position);
-            let mut scan = at + 1;
-            if let Some(header) = header {
-                scan = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
-                let frames = self.frames(at, &header)?;
-                if frames.is_some_and(|frames| group::payloads(&frames).all(|it| it.is_some())) {
-                    (at, position) = (scan, header.end());
-                    continue;
-                }
-            }
-            let mut next = None;
-            while let Some((found_at, header)) = self.find_header(scan, position)? {
-                if header.durable > position {
-                    return Err(self.corrupt(at, MISSING));
-                }
-                next = next.or(Some((found_at, header.position)));
-                scan = found_at + 1;
-            }
-            let (next_at, next_position) = next.unwrap_or((self.len, end));
-            lost += next_at - at;
-            (at, position) = (next_at, next_position);
-        }
-        Ok(lost)
-    }
-
-    pub(super) fn corrupt(&self, offset: u64, what: &'static str) -> Error {
-        Error::Corrupt {
-            file: segment_name(self.start),
-            offset,
-            what,
-        }
-    }
-}
-
 /// The result of reading one group of a segment.
 enum Step {
     To(u64),
@@ -497,7 +386,7 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
             let payload = (payload.filter(|payload| is_sound(payload)))
                 .ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
             let position = self.position;
-            self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+            self.position += (FRAME_HEADER_BYTES + payload.len()) as u64;
             last = Some(xxh3_64(payload));
             if position >= self.from {
                 sequence = (self.visit)(position, sequence, payload)?;

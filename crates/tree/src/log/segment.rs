@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::entries::GroupPlace;
 use super::frame::Frame;
 use super::group::{self, Place, SealedEntry};
-use super::member::GroupPlace;
 use crate::bytes::Writer;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};

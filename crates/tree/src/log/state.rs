@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::buffer::Buffer;
 use super::frame::{Frame, Stamped};
-use super::member::{MemberState, busy};
+use super::member_state::MemberState;
 use super::recovered::Groups;
 use super::segment::{Failure, SegmentWriter};
 use crate::durable_stamp::DurableStamp;
@@ -525,4 +525,13 @@ impl Shared {
         self.work.notify_one();
         Ok(state.end)
     }
+}
+
+/// The error of a commit for which the buffers have no room before consensus has seen what they have.
+pub(super) fn busy() -> Error {
+    Stall::of(
+        &Error::failed("the buffers of the log wait for the replica set"),
+        true,
+    )
+    .error()
 }

@@ -130,7 +130,7 @@ impl Set {
         self.members.len() / 2 + 1
     }
 
-    /// What an entry adds to: whether `id` is `of` or one of its predecessors.
+    /// Whether `id` is the entry `of` or one of its predecessors.
     fn has(&self, of: Option<EntryId>, id: EntryId) -> bool {
         let mut at = of;
         while let Some(entry) = at {

@@ -209,7 +209,7 @@ fn a_follower_has_what_many_writers_commit() {
     }
 }
 
-/// What a deposed leader has committed alone is gone when it is opened again, and nothing else.
+/// Commits that a deposed leader has made alone are gone when it is opened again, and no others.
 #[test]
 fn a_leadership_ends_among_writers() {
     let mut pair = Pair::new();

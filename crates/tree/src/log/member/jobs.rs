@@ -1,112 +1,12 @@
 //! The work of the log thread on entries: it makes groups of frames, writes them, and keeps the last ones in memory.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use frond_kv::EntryId;
 
-use frond_kv::{Done, EntryId};
-
-use crate::bytes::Writer;
 use crate::log::buffer::Buffer;
-use crate::log::frame::Frame;
-use crate::log::group::{self, Mark, Place, SealedEntry};
+use crate::log::group::{self, Mark, Place};
+use crate::log::member_state::Job;
 use crate::log::segment::{Failure, SegmentWriter};
 use crate::log::state::{Shared, State};
-
-/// The entries in memory have about this size. They are sent to other members, and applied.
-const CACHE_BYTES: usize = 32 << 20;
-
-/// What the log thread does, in this order.
-pub(super) enum Job {
-    /// Makes an entry of frames that are in no entry.
-    Seal {
-        id: EntryId,
-        note: Arc<[u8]>,
-        done: Done,
-    },
-    /// Writes an entry. `buffer` has its frames, and is free then.
-    Write {
-        entry: SealedEntry,
-        buffer: Option<Buffer>,
-        done: Done,
-    },
-}
-
-impl Job {
-    pub(super) fn index(&self) -> u64 {
-        match self {
-            Job::Seal { id, .. } => id.index,
-            Job::Write { entry, .. } => entry.mark.id.index,
-        }
-    }
-
-    pub(super) fn into_done(self) -> Done {
-        match self {
-            Job::Seal { done, .. } | Job::Write { done, .. } => done,
-        }
-    }
-}
-
-/// A frame that no buffer can hold. It is an entry of its own.
-pub(super) struct Large {
-    sequence: u64,
-    frames: Vec<u8>,
-}
-
-impl Large {
-    pub(super) fn of(frame: &Frame<'_>) -> Large {
-        let mut frames = Vec::with_capacity(frame.len());
-        frames.put_u32(frame.payload_len() as u32);
-        for part in frame.parts() {
-            frames.extend_from_slice(part);
-        }
-        Large {
-            sequence: frame.sequence,
-            frames,
-        }
-    }
-}
-
-/// The last entries.
-#[derive(Default)]
-pub(super) struct Cache {
-    entries: VecDeque<(u64, SealedEntry)>,
-    bytes: usize,
-}
-
-impl Cache {
-    pub(super) fn insert(&mut self, index: u64, entry: SealedEntry) {
-        self.bytes += entry.bytes.len();
-        self.entries.push_back((index, entry));
-    }
-
-    pub(super) fn get(&self, index: u64) -> Option<SealedEntry> {
-        let first = self.entries.front()?.0;
-        let at = usize::try_from(index.checked_sub(first)?).ok()?;
-        self.entries.get(at).map(|(_, entry)| entry.clone())
-    }
-
-    pub(super) fn truncate_from(&mut self, index: u64) {
-        while let Some((_, entry)) = self.entries.pop_back_if(|(at, _)| *at >= index) {
-            self.bytes -= entry.bytes.len();
-        }
-    }
-
-    /// Forgets the entries up to and with one.
-    pub(super) fn purge(&mut self, through: u64) {
-        while let Some((_, entry)) = self.entries.pop_front_if(|(at, _)| *at <= through) {
-            self.bytes -= entry.bytes.len();
-        }
-    }
-
-    /// Forgets the oldest entries beyond the limit. Entries from `unwritten` on are nowhere else.
-    fn shrink(&mut self, unwritten: u64) {
-        while self.bytes > CACHE_BYTES
-            && let Some((_, entry)) = self.entries.pop_front_if(|(at, _)| *at < unwritten)
-        {
-            self.bytes -= entry.bytes.len();
-        }
-    }
-}
 
 /// Frames for an entry.
 enum Frames {

@@ -16,128 +16,25 @@
 //! N1 is in `entries.rs`. N2: what is committed is never truncated. N3: frames that are in no entry exist only while this member
 //! leads, or from then until it is opened again. N4: entries are written to segments in their order.
 
-mod entries;
 mod jobs;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use frond_kv::operation::{is_sound, numbers_of};
 use frond_kv::{Done, EntryId, LogEntry, LogState, Wait, WaitFor};
 
-pub(in crate::log) use entries::{Entries, GroupPlace, scan};
-use jobs::{Cache, Job, Large};
-
 use super::buffer::{self, Buffer};
+use super::entries::CommitPoint;
+use super::frame::FRAME_HEADER_BYTES;
 use super::frame::Frame;
-use super::group::{FRAME_HEADER_BYTES, NOTE_BYTES_MAX, SealedEntry, payloads};
-use super::replay::Segment;
+use super::group::{NOTE_BYTES_MAX, SealedEntry, payloads};
+use super::member_state::{Job, Large, MapBuffers, MemberState};
+use super::recovered::RecoveredMember;
 use super::segment::{Failure, open_existing, segment_name};
-use super::state::{Shared, Stall, State};
+use super::segment_reader::Segment;
+use super::state::{Shared, State, busy};
 use super::{INLINE_FRAMES, Log, WRITE_BYTES};
 use crate::{Error, Result};
-
-/// Makes the buffers, in a new epoch of their file.
-pub(super) type MapBuffers = Arc<dyn Fn() -> Result<[Buffer; 2]> + Send + Sync>;
-
-/// Frames that a killed process left in the file of the buffers.
-pub(crate) struct LeftFrames {
-    /// The number of the first operation.
-    pub(super) sequence: u64,
-    pub(super) frames: Vec<u8>,
-}
-
-/// The part of a log's state that only members of replica sets have.
-pub(super) struct MemberState {
-    /// Whether commits are accepted.
-    pub(super) is_leading: bool,
-    pub(super) entries: Entries,
-    /// The last entry that is committed, and the position after it.
-    committed: Option<EntryId>,
-    pub(super) committed_to: u64,
-    /// Entries up to here are in segments.
-    written_to: u64,
-    /// Whether a group was reported for which no entry was sealed yet.
-    group_asked: bool,
-    /// Whether the interval between syncs is over.
-    pub(super) group_due: bool,
-    /// Whether a failure of the log was reported as a group.
-    is_failure_known: bool,
-    waker: Option<Waker>,
-    jobs: VecDeque<Job>,
-    /// Called after the next sync.
-    unsynced: Vec<Done>,
-    left: Option<LeftFrames>,
-    large: Option<Large>,
-    cache: Cache,
-    map: MapBuffers,
-    /// Keeps the segments that have entries.
-    pub(super) hold: u64,
-}
-
-impl MemberState {
-    pub(super) fn new(recovered: RecoveredMember, map: MapBuffers, hold: u64) -> MemberState {
-        let RecoveredMember {
-            entries,
-            committed,
-            committed_to,
-            left,
-        } = recovered;
-        MemberState {
-            is_leading: false,
-            committed,
-            committed_to,
-            written_to: entries.end(),
-            entries,
-            group_asked: false,
-            group_due: false,
-            is_failure_known: false,
-            waker: None,
-            jobs: VecDeque::new(),
-            unsynced: Vec::new(),
-            left,
-            large: None,
-            cache: Cache::default(),
-            map,
-            hold,
-        }
-    }
-
-    /// Whether the log thread has an entry to write.
-    pub(super) fn has_jobs(&self) -> bool {
-        !self.jobs.is_empty()
-    }
-
-    /// All that wait for entries to be durable.
-    pub(super) fn take_done(&mut self) -> Vec<Done> {
-        let mut done = std::mem::take(&mut self.unsynced);
-        done.extend(self.jobs.drain(..).map(Job::into_done));
-        done
-    }
-
-    pub(super) fn take_unsynced(&mut self) -> Vec<Done> {
-        std::mem::take(&mut self.unsynced)
-    }
-}
-
-/// The entries that a replay has found.
-pub(crate) struct RecoveredMember {
-    pub(super) entries: Entries,
-    pub(super) committed: Option<EntryId>,
-    pub(super) committed_to: u64,
-    pub(super) left: Option<LeftFrames>,
-}
-
-/// The commit point of a replica set, as a checkpoint has it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct CommitPoint {
-    pub(crate) id: EntryId,
-    /// The position after the entry.
-    pub(crate) to: u64,
-    /// The last note up to there.
-    pub(crate) note: Option<(EntryId, Arc<[u8]>)>,
-}
 
 impl State {
     /// Whether there are frames in no entry.
@@ -477,9 +374,12 @@ impl Log {
         }
         drop(state);
         let cut = buffer::remove(&**writer.disk()).map_err(Failure::Retryable);
-        let cut = cut.and_then(|()| match is_written {
-            true => writer.truncate(end, place),
-            false => Ok(()),
+        let cut = cut.and_then(|()| {
+            if is_written {
+                writer.truncate(end, place)
+            } else {
+                Ok(())
+            }
         });
         for done in durable {
             done(Ok(()));
@@ -725,7 +625,7 @@ impl Shared {
             Wait::begin(WaitFor::Log)?.on(&self.progress, &mut state)?;
         }
         let before = (state.end, state.last, state.stamped);
-        state.member_mut()?.large = Some(Large::of(frame));
+        state.member_mut()?.large = Some(Large::new(frame));
         state.note_appended(frame);
         let end = state.end;
         state.wake_for_group(self.is_inline);
@@ -745,13 +645,4 @@ impl Shared {
             self.progress.wait(&mut state);
         }
     }
-}
-
-/// The error of a commit for which the buffers have no room before consensus has seen what they have.
-pub(super) fn busy() -> Error {
-    Stall::of(
-        &Error::failed("the buffers of the log wait for the replica set"),
-        true,
-    )
-    .error()
 }

@@ -30,7 +30,7 @@ pub fn options(disk: &SimDisk) -> Options {
     options
 }
 
-/// What a store has.
+/// Reads all trees of a store.
 pub fn content_of(store: &Store) -> Result<Model, Error> {
     let snapshot = store.snapshot();
     let mut model = Model::default();
