@@ -118,9 +118,9 @@ pub(crate) struct Engine {
     pub(crate) durable_stamp: Arc<DurableStamp>,
     /// Set once the replay is over, unless the journal is off.
     pub(crate) log: OnceLock<Log>,
-    /// Of a member of a replica set.
+    /// Gets the commits that a member of a replica set applies.
     pub(crate) apply_listener: ArcSwapOption<Listening>,
-    /// What the replica set has committed, for checkpoints during the replay.
+    /// The commit point of the replica set, for checkpoints during the replay.
     pub(crate) replayed_point: Mutex<Option<CommitPoint>>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) flusher: Flusher,

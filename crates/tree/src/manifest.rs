@@ -118,7 +118,7 @@ pub(crate) struct Manifest {
     pub(crate) is_exact: bool,
     pub(crate) pages: Vec<PageRef>,
     pub(crate) lost: Vec<LostRef>,
-    /// What the replica set has committed, if the store belongs to a member.
+    /// The commit point of the replica set, if the store belongs to a member.
     pub(crate) point: Option<CommitPoint>,
 }
 

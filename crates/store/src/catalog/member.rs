@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::definitions::SYSTEM_VIEWS;
+use super::view_definition::SYSTEM_VIEWS;
 use super::{Catalog, CatalogState, Collection, DROPPED, Uuid, View, persist, reload};
 use crate::cluster_time::ClusterTime;
 use crate::oplog::Oplog;
@@ -310,7 +310,7 @@ impl Catalog {
     pub(crate) fn begin_to_lead(&self) -> Result<()> {
         self.drop_temporary()?;
         self.restart_unfinished_indexes()?;
-        self.drop_leaked_trees().map(drop)
+        self.drop_orphaned_trees().map(drop)
     }
 }
 

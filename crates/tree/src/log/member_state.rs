@@ -68,7 +68,7 @@ impl Large {
     }
 }
 
-/// The last entries.
+/// The newest entries, in memory until they are sent and applied.
 #[derive(Default)]
 pub(super) struct Cache {
     entries: VecDeque<(u64, SealedEntry)>,

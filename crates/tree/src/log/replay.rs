@@ -115,7 +115,7 @@ pub(crate) fn replay_member(
     let committed = marked.max(point.as_ref().map(|point| point.id));
     let known = point.as_ref().map_or(0, |point| point.to);
     let end = committed.and_then(|committed| entries.end_of(committed.index));
-    // What comes before the first entry was there when the store became a member's, or was purged.
+    // Frames before the first entry were there when the store became a member's, or their entries were purged.
     let limit = end.unwrap_or(entries.start()).max(known).min(entries.end());
     if let Some((id, note)) = point.and_then(|point| point.note) {
         entries.add_note(id, note);
