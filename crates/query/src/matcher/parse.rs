@@ -1,4 +1,4 @@
-//! What the parsers of all operators share: their position in a filter, the field they stand on, conjunctions.
+//! The parts that the parsers of all operators share: their position in a filter, the field they stand on, conjunctions.
 
 use frond_bson::{Collator, Doc, Value};
 

@@ -1,4 +1,4 @@
-//! What the server reports about itself: its log, counters and latencies, records of operations, warnings.
+//! The log of the server, counters and latencies, records of operations, warnings.
 
 pub mod engine_stats;
 pub mod histogram;
