@@ -245,6 +245,19 @@ impl<R: Runtime> Shared<R> {
         });
     }
 
+    /// Whether an entry that was appended since the start is still in the log, as far as is remembered.
+    pub fn has(&self, id: EntryId) -> bool {
+        let recent = self.recent.lock();
+        match recent.entries.front() {
+            Some(front) if front.id <= id => {
+                let at = recent.entries.partition_point(|known| known.id < id);
+                recent.entries.get(at).is_some_and(|known| known.id == id)
+            }
+            Some(_) => recent.entries.len() == RECENT_MAX,
+            None => false,
+        }
+    }
+
     /// The end of the frames that are in an entry that was appended since the start.
     pub fn sealed(&self) -> u64 {
         self.recent.lock().entries.back().map_or(0, |known| known.to)

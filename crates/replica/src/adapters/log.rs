@@ -64,11 +64,15 @@ impl<R: Runtime> Log<R> {
 
     fn done(&self, id: EntryId, flush: Arc<Flush<R>>) -> Done {
         let shared = self.shared.clone();
-        Box::new(move |result| {
-            if result.is_ok() {
+        Box::new(move |result| match result {
+            Ok(()) => {
                 shared.durable(id);
+                flush.done(Ok(()));
             }
-            flush.done(result.map_err(|error| shared.fail(error)));
+            // It was removed for that of another leader. The core waits no more, and must not learn that it is durable: the answer to
+            // the old leader would count it.
+            Err(_) if !shared.has(id) => {}
+            Err(error) => flush.done(Err(shared.fail(error))),
         })
     }
 }
@@ -144,11 +148,11 @@ impl<R: Runtime> RaftLogStorage<Types<R>> for Log<R> {
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let last = last.as_ref().map(entry_id);
+        // First, because the log may call what waits for the removed entries.
+        self.shared.truncated(last);
         let log = self.shared.log.clone();
         let truncated = R::blocking(move || log.truncate_after(last)).await?;
-        truncated.map_err(|error| self.shared.fail(error))?;
-        self.shared.truncated(last);
-        Ok(())
+        truncated.map_err(|error| self.shared.fail(error))
     }
 
     async fn purge(&mut self, through: LogId) -> io::Result<()> {

@@ -1,0 +1,5 @@
+//! Tests of replica sets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod simulation;
