@@ -1,10 +1,12 @@
 //! Requests of other members.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frond_kv::EntryId;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::base::BoxFuture;
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 
 use crate::entry::Group;
@@ -22,15 +24,21 @@ fn overtaking_time(settings: &Settings) -> Duration {
 impl<R: Runtime> Member<R> {
     /// Answers a request that the member `from` has sent with [`crate::Transport::send`]. The host has made sure that it comes from
     /// that member. Any bytes may come.
-    pub async fn handle(&self, from: u64, request: &[u8]) -> Vec<u8> {
-        let request = match message::decode(request, self.shared.id()) {
-            Ok(request) => request,
-            Err(malformed) => return message::refusal(&malformed.to_string()),
-        };
-        match self.answer(from, request).await {
-            Ok(answer) => answer,
-            Err(why) => message::refusal(&why),
-        }
+    pub fn handle<'a>(
+        &'a self,
+        from: u64,
+        request: &[u8],
+    ) -> impl Future<Output = Vec<u8>> + Send + 'a {
+        let request = message::decode(request, self.shared.id());
+        // Boxed, because the compiler cannot see otherwise that it is `Send` for every runtime.
+        let answering: BoxFuture<'a, Vec<u8>> = Box::pin(async move {
+            let answer = match request {
+                Ok(request) => self.answer(from, request).await,
+                Err(malformed) => Err(malformed.to_string()),
+            };
+            answer.unwrap_or_else(|why| message::refusal(&why))
+        });
+        answering
     }
 
     async fn answer(&self, from: u64, request: Request<R>) -> Result<Vec<u8>, String> {

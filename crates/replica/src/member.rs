@@ -1,6 +1,7 @@
 //! A member of a replica set.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use frond_kv::{EntryId, MemberLog};
 use openraft::async_runtime::watch::{Watch, WatchReceiver, WatchSender};
 use openraft::async_runtime::Instant;
+use openraft::base::BoxFuture;
 use openraft::errors::{
     ChangeMembershipError, ClientWriteError, InitializeError, LinearizableReadError, RaftError,
 };
@@ -47,7 +49,19 @@ impl<R: Runtime> Member<R> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for settings that contradict each other; [`Error::Log`].
-    pub async fn start(
+    pub fn start(
+        settings: Settings,
+        log: Arc<dyn MemberLog>,
+        transport: Arc<dyn Transport>,
+        host: Arc<dyn Host>,
+    ) -> impl Future<Output = Result<Member<R>>> + Send + 'static {
+        // Boxed, because the compiler cannot see otherwise that it is `Send` for every runtime.
+        let starting: BoxFuture<'static, Result<Member<R>>> =
+            Box::pin(Self::begin(settings, log, transport, host));
+        starting
+    }
+
+    async fn begin(
         settings: Settings,
         log: Arc<dyn MemberLog>,
         transport: Arc<dyn Transport>,
