@@ -266,7 +266,11 @@ impl MemoryLog {
         let mut state = self.state.lock();
         state.is_broken = true;
         let pending = mem::take(&mut state.pending);
+        let waker = state.waker.take();
         drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         for (_, done) in pending {
             done(Err(Error::failed("the disk is broken")));
         }
@@ -275,6 +279,9 @@ impl MemoryLog {
     /// The payloads in the trees whose frames end after `from` and not after `to`, with these ends.
     #[must_use]
     pub fn in_trees(&self, from: u64, to: u64) -> Vec<(u64, Vec<u8>)> {
+        if to <= from {
+            return Vec::new();
+        }
         let state = self.state.lock();
         let found = state.disk.trees.range(from + 1..=to);
         found.map(|(end, payload)| (*end, payload.clone())).collect()
@@ -392,6 +399,11 @@ impl MemberLog for MemoryLog {
     fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64> {
         let mut state = self.state.lock();
         let end = state.disk.end();
+        if state.is_leading && state.is_broken {
+            // The next entry fails.
+            state.is_leading = false;
+            return Poll::Ready(end);
+        }
         if state.is_leading && !state.is_closed && end > state.reported.max(state.disk.sealed()) {
             state.reported = end;
             return Poll::Ready(end);

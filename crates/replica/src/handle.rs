@@ -136,20 +136,20 @@ impl<R: Runtime> Member<R> {
     ///
     /// This is believed only if the log does not contain the last entry that the leader has purged. Then this member was not counted
     /// when that entry was committed, and a majority has everything that is committed before it, so that nothing is lost with the
-    /// store here. An old message is refused, because a copied store contains the entry.
+    /// store here. An old message has no effect, because a copied store contains the entry. A member that has it, because it has
+    /// copied a store meanwhile, says so, and the leader goes on with the entries after it.
     async fn resync(&self, from: u64, resync: &Resync) -> Result<Vec<u8>, String> {
         let own = self.own_vote();
         if !resync.vote.committed || own > resync.vote {
-            return Ok(message::resync_answer(&own));
+            return Ok(message::resync_answer(&own, false));
         }
-        let Some(purged) = resync.purged else {
-            return Err("nothing was purged".to_owned());
-        };
-        if !self.contains(entry_id(&purged)).await? {
-            let purged = Some(entry_id(&purged));
+        let purged = entry_id(&resync.purged);
+        let has_it = self.contains(purged).await?;
+        if !has_it {
+            let purged = Some(purged);
             self.shared.host.event(Event::MustResync { from, purged });
         }
-        Ok(message::resync_answer(&own))
+        Ok(message::resync_answer(&own, has_it))
     }
 
     /// Whether the log has an entry, or has had it.

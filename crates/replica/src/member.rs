@@ -422,8 +422,12 @@ impl<R: Runtime> Member<R> {
     /// Allows the log to remove the entries up to and with one that is applied. Members that lack them have to copy a store.
     ///
     /// # Errors
-    /// [`Error::Ended`]; [`Error::TimedOut`] if the core is too busy, in which case it can be repeated.
+    /// [`Error::Ended`]; [`Error::TimedOut`] if the core is too busy, in which case it can be repeated; [`Error::Invalid`] if the
+    /// entry is not applied.
     pub async fn purge(&self, through: EntryId) -> Result<()> {
+        if self.shared.applied_id() < Some(through) {
+            return Err(Error::Invalid("only applied entries can be removed".to_owned()));
+        }
         let ended = |error: &dyn std::fmt::Display| Error::Ended(error.to_string());
         self.core
             .trigger()
@@ -438,6 +442,7 @@ impl<R: Runtime> Member<R> {
         driver::wait_for::<R, _>(self.core.metrics(), limit, has_stated)
             .await
             .ok_or(Error::TimedOut)?;
+        self.shared.will_purge(through);
         self.core
             .trigger()
             .purge_log(through.index)

@@ -57,7 +57,7 @@ pub(crate) enum Request<R: Runtime> {
 pub(crate) struct Resync {
     pub vote: Vote,
     /// The last entry that the leader has removed from its log.
-    pub purged: Option<LogId>,
+    pub purged: LogId,
 }
 
 pub(crate) fn encode_append<R: Runtime>(
@@ -124,7 +124,7 @@ pub(crate) fn encode_resync(to: u64, resync: &Resync) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, RESYNC, to);
     put_vote(&mut out, &resync.vote);
-    put_optional_id(&mut out, resync.purged.as_ref());
+    put_id(&mut out, &resync.purged);
     out
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn decode<R: Runtime>(bytes: &[u8], id: u64) -> Decoded<Request<R>> {
         }
         RESYNC => Request::Resync(Resync {
             vote: reader.vote()?,
-            purged: reader.optional_id()?,
+            purged: reader.id()?,
         }),
         STEP_UP => Request::StepUp,
         _ => return Err(Malformed("its kind is not known")),
@@ -297,10 +297,11 @@ pub(crate) fn transfer_answer<R: Runtime>(answer: &TransferLeaderResponse<Types<
     out
 }
 
-/// The vote of the member that has to copy a store.
-pub(crate) fn resync_answer(vote: &Vote) -> Vec<u8> {
+/// The vote of a member, and whether it has the purged entry and all before it, so that it need not copy a store.
+pub(crate) fn resync_answer(vote: &Vote, has_it: bool) -> Vec<u8> {
     let mut out = vec![VERSION, ANSWER];
     put_vote(&mut out, vote);
+    out.push(u8::from(has_it));
     out
 }
 
@@ -374,8 +375,8 @@ pub(crate) fn read_transfer_answer<R: Runtime>(
     })
 }
 
-pub(crate) fn read_resync_answer(bytes: &[u8]) -> Result<Vote, String> {
-    read_answer(bytes, |reader| reader.vote())
+pub(crate) fn read_resync_answer(bytes: &[u8]) -> Result<(Vote, bool), String> {
+    read_answer(bytes, |reader| Ok((reader.vote()?, reader.flag()?)))
 }
 
 pub(crate) fn read_step_up_answer(bytes: &[u8]) -> Result<(), String> {

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Every request names the member that it is for, and another one refuses it. So the answer of a wrong member never counts.
 //! 2. Several requests with entries may be under way to one member; their answers are taken in the order of the requests. All but
-//!    the first say that they follow others, so that the receiver lets one that has overtaken another wait for a moment.
+//!    the first say that they follow others, so that the receiver lets one that has overtaken another wait for a moment. If it still lacks what is before, the leader
+//!    sends all of it again: for `openraft` a conflict with an entry that was acknowledged is a log that has lost it.
 //! 3. No request waits for ever: the time grows with the bytes that it has.
 
 use std::future::Future;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt, stream};
 use openraft::OptionalSend;
 use openraft::base::{BoxFuture, BoxStream};
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{Backoff, RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
@@ -26,7 +27,7 @@ use crate::host::Transport;
 use crate::members::Peer;
 use crate::message::{self, Resync};
 use crate::shared::Shared;
-use crate::types::{Snapshot, Types, Vote, log_id};
+use crate::types::{Snapshot, Types, Vote};
 
 /// The bytes that a slow network is expected to transport in a millisecond.
 const BYTES_PER_MILLISECOND: usize = 4096;
@@ -142,6 +143,11 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
             async move {
                 let answer = network.append(append, follows).await;
                 under_way.fetch_sub(1, Ordering::Relaxed);
+                if follows && matches!(answer, Ok(AppendEntriesResponse::Conflict)) {
+                    // The entries before these were accepted, or the stream would have ended. So these have overtaken them.
+                    let why = format!("{} got entries before the ones before them", network.target);
+                    return Err(RPCError::Network(NetworkError::from_string(why)));
+                }
                 answer.map(|answer| {
                     let is_whole = matches!(&answer, AppendEntriesResponse::Success)
                         || matches!(&answer, AppendEntriesResponse::PartialSuccess(id) if *id == last);
@@ -185,19 +191,22 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
     async fn full_snapshot(
         &mut self,
         vote: Vote,
-        _snapshot: Snapshot,
+        snapshot: Snapshot,
         _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types<R>>, StreamingError<Types<R>>> {
-        let purged = self.shared.log.state().purged.map(log_id);
+        let Some(purged) = snapshot.meta.last_log_id else {
+            let why = "nothing was purged".to_owned();
+            return Err(StreamingError::Unreachable(Unreachable::from_string(why)));
+        };
         let request = message::encode_resync(self.target, &Resync { vote, purged });
-        let theirs = self
+        let (theirs, has_it) = self
             .call(request, self.limit(0), message::read_resync_answer)
             .await?;
-        if theirs > vote {
+        if has_it || theirs > vote {
             return Ok(SnapshotResponse::new(theirs));
         }
-        // Until the member has a copy of this store it has nothing that could be counted.
+        // Until the member has a copy of a store it has nothing that could be counted.
         let why = format!("{} has to copy a store before it can follow", self.target);
         Err(StreamingError::Unreachable(Unreachable::from_string(why)))
     }

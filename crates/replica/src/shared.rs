@@ -49,6 +49,8 @@ pub(crate) struct Shared<R: Runtime> {
     applied: Mutex<Applied>,
     pub waiters: Mutex<Waiters>,
     vote: Mutex<Option<Vote>>,
+    /// The last entry that consensus has given up. The log may have it still.
+    purged: Mutex<Option<EntryId>>,
     fault: Mutex<Option<Fault>>,
     /// Changes whenever something here does that a task may wait for. A sender is not `Sync`.
     progress: Mutex<Sender<R, Progress>>,
@@ -138,6 +140,7 @@ impl<R: Runtime> Shared<R> {
             applied: Mutex::new(applied),
             waiters: Mutex::default(),
             vote: Mutex::new(vote),
+            purged: Mutex::new(state.purged),
             fault: Mutex::default(),
             progress: Mutex::new(progress),
         })
@@ -329,6 +332,16 @@ impl<R: Runtime> Shared<R> {
         self.waiters.lock().advance(position);
         self.host.event(Event::Committed { position });
         self.pulse();
+    }
+
+    /// Notes that the entries up to and with one are given up. The core treats them as purged before it purges them.
+    pub fn will_purge(&self, through: EntryId) {
+        let mut purged = self.purged.lock();
+        *purged = (*purged).max(Some(through));
+    }
+
+    pub fn purged(&self) -> Option<EntryId> {
+        *self.purged.lock()
     }
 
     pub fn applied(&self) -> Applied {

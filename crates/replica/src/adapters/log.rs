@@ -156,7 +156,9 @@ impl<R: Runtime> RaftLogStorage<Types<R>> for Log<R> {
     }
 
     async fn purge(&mut self, through: LogId) -> io::Result<()> {
-        self.shared.log.purge(entry_id(&through));
+        let through = entry_id(&through);
+        self.shared.will_purge(through);
+        self.shared.log.purge(through);
         Ok(())
     }
 }

@@ -3,8 +3,11 @@
 //! # Invariants
 //! 1. Entries are applied in their order, once they are committed. The frames of an entry that this member has created are in the
 //!    trees already; then applying it records that it is committed.
-//! 2. There are no snapshots to send or to install. A snapshot is the mere statement which entry was applied last, so that the log
-//!    before it may be purged. A member that needs purged entries copies a store (`Event::MustResync`).
+//! 2. There are no snapshots to send or to install. A snapshot that is built is the mere statement which entry was applied last,
+//!    so that the log before it may be purged.
+//! 3. The current snapshot, which a leader sends to a member that lacks purged entries, ends with the last entry that may be purged. A member
+//!    that answers that it has a snapshot counts as one that has all up to its end, so the end must not be later. One that has not
+//!    copies a store (`Event::MustResync`).
 
 use std::io;
 use std::sync::Arc;
@@ -105,8 +108,9 @@ impl<R: Runtime> RaftStateMachine<Types<R>> for Machine<R> {
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
-        let applied = self.shared.applied();
-        Ok(applied.id.is_some().then(|| snapshot(applied)))
+        let mut stated = self.shared.applied();
+        stated.id = self.shared.purged().min(stated.id);
+        Ok(stated.id.is_some().then(|| snapshot(stated)))
     }
 }
 

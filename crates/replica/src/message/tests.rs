@@ -55,7 +55,7 @@ fn requests() -> Vec<Vec<u8>> {
         TransferLeaderRequest::new(Vote::new_committed(4, 2), 3, Some(id(4, 4)));
     let resync = Resync {
         vote: Vote::new_committed(4, 2),
-        purged: Some(id(3, 1)),
+        purged: id(3, 1),
     };
     vec![
         encode_append(3, &append(), true),
@@ -90,7 +90,7 @@ fn other_requests_arrive_as_sent() {
     );
     assert!(matches!(decoded(&requests[3]), Ok(Request::Transfer(t)) if *t.to_node_id() == 3));
     assert!(
-        matches!(decoded(&requests[4]), Ok(Request::Resync(r)) if r.purged == Some(id(3, 1)))
+        matches!(decoded(&requests[4]), Ok(Request::Resync(r)) if r.purged == id(3, 1))
     );
 }
 
@@ -134,7 +134,10 @@ fn answers_arrive_as_sent() {
             Ok(answer)
         );
     }
-    assert_eq!(read_resync_answer(&resync_answer(&vote)), Ok(vote));
+    for has_it in [false, true] {
+        let answer = resync_answer(&vote, has_it);
+        assert_eq!(read_resync_answer(&answer), Ok((vote, has_it)));
+    }
     assert_eq!(
         read_resync_answer(&refusal("it is not ready")),
         Err("it is not ready".to_owned())

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use super::Sabotage;
 use super::history::encode;
 use super::nodes::{Nodes, Running};
-use super::runtime::spawn_on;
+use super::runtime::{right_now, spawn_on};
 
 /// The time that a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,6 +53,8 @@ async fn write(
         nodes.history.acknowledge_unchecked(value, position);
         return;
     }
+    let begin = right_now();
+    nodes.history.saw(running.member.role().members.voters);
     let by_spread = random.random_bool(0.2);
     let member = running.member.clone();
     let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -69,7 +71,7 @@ async fn write(
         };
         if answer.is_ok() {
             // What the disks have at the moment of the answer.
-            let role = member.role();
+            history.saw(member.role().members.voters);
             let holders: BTreeSet<u64> = held
                 .ids()
                 .into_iter()
@@ -78,10 +80,10 @@ async fn write(
                     log.is_some_and(|log| log.has_durably(position, &encode(value)))
                 })
                 .collect();
-            if !role.members.is_majority(&holders) {
+            if !history.is_majority(begin, &holders) {
                 history.violation(format!(
                     "member {id} acknowledges {value}, which only {holders:?} of {:?} have",
-                    role.members.voters
+                    member.role().members.voters
                 ));
             }
         }

@@ -1,6 +1,6 @@
 //! What clients were told, and whether it was true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use frond_kv_testing::{MemoryLog, Violations};
@@ -22,6 +22,8 @@ struct State {
     /// The leader of each term.
     leaders: BTreeMap<u64, u64>,
     acknowledged: Vec<(u64, u64)>,
+    /// The sets of voters that members have had, and when they were last seen.
+    voters: BTreeMap<Vec<BTreeSet<u64>>, u64>,
     next: u64,
     counts: BTreeMap<&'static str, u64>,
     trace: u64,
@@ -82,7 +84,11 @@ impl History {
     /// A member says that everything before `position` is committed.
     pub fn committed(&self, id: u64, log: &MemoryLog, position: u64) {
         let mut state = self.state.lock();
-        let from = state.compared.insert(id, position).unwrap_or(0);
+        let from = state.compared.get(&id).copied().unwrap_or(0);
+        if position <= from {
+            return;
+        }
+        state.compared.insert(id, position);
         let known = state.truth.last_key_value().map_or(0, |(end, _)| *end);
         let mut found = log.in_trees(from, position).into_iter();
         let mut wrong = None;
@@ -111,6 +117,21 @@ impl History {
         if let Some(missing) = missing {
             self.violation(format!("member {id} has committed up to {position} without {missing:?}"));
         }
+    }
+
+    /// A member has these voters.
+    pub fn saw(&self, voters: Vec<BTreeSet<u64>>) {
+        self.state.lock().voters.insert(voters, right_now());
+    }
+
+    /// Whether `holders` are a majority by voters that were seen since a time.
+    pub fn is_majority(&self, since: u64, holders: &BTreeSet<u64>) -> bool {
+        let state = self.state.lock();
+        let seen = state.voters.iter().filter(|(_, time)| **time >= since);
+        seen.map(|(voters, _)| voters).any(|voters| {
+            let has_most = |set: &BTreeSet<u64>| set.intersection(holders).count() > set.len() / 2;
+            voters.iter().all(has_most)
+        })
     }
 
     pub fn acknowledge(&self, value: u64, position: u64) {

@@ -10,7 +10,7 @@ mod nodes;
 mod runtime;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ struct Outcome {
 
 fn run(seed: u64, sabotage: Sabotage) -> Outcome {
     let history = History::new();
-    let mut runtime = Sim::with_seed(seed);
+    let mut runtime = Sim::with_seed(seed, history.violations.clone());
     let nodes = Nodes::new(seed, Network::new(seed), history.clone());
     runtime.block_on(simulate(seed, nodes.clone(), sabotage));
     nodes.clear();
@@ -90,6 +90,7 @@ async fn simulate(seed: u64, nodes: Arc<Nodes>, sabotage: Sabotage) {
         return;
     }
     let is_over = Arc::new(Mutex::new(false));
+    log(|| "the set is made".to_owned());
     for number in 0..3 {
         let client = clients::run(nodes.clone(), seed + number, is_over.clone(), sabotage);
         spawn_on(None, client);
@@ -182,11 +183,14 @@ async fn agree(nodes: &Arc<Nodes>) -> bool {
     };
     let value = nodes.history.fresh();
     let Ok(position) = running.log.commit(&encode(value)) else {
+        log(|| format!("{leader} refuses a commit"));
         return false;
     };
     let member = running.member.clone();
     let wait = Sim::timeout(Duration::from_secs(2), member.wait_committed(position));
-    if !matches!(wait.await, Ok(Ok(()))) {
+    let answer = wait.await;
+    log(|| format!("{leader} answers {answer:?} for {value} at {position}"));
+    if !matches!(answer, Ok(Ok(()))) {
         return false;
     }
     nodes.history.acknowledge(value, position);
@@ -203,7 +207,6 @@ async fn agree(nodes: &Arc<Nodes>) -> bool {
                     nodes.history.check_end(*id, &running.log, position);
                 }
             }
-            let _ = leader;
             return true;
         }
     }
@@ -216,6 +219,14 @@ fn leader(nodes: &Nodes) -> Option<(u64, nodes::Running)> {
         let role = running.member.role();
         (role.is_leading, role.term)
     })
+}
+
+/// Prints what happens, with the simulated time, if `FROND_SET_LOG` is set.
+fn log(what: impl FnOnce() -> String) {
+    static IS_ON: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FROND_SET_LOG").is_some());
+    if *IS_ON {
+        println!("{:.6} {}", right_now() as f64 / 1e9, what());
+    }
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -44,6 +44,10 @@ pub struct Running {
     events: Arc<Mutex<Vec<Event>>>,
 }
 
+fn is_broken_disk(why: &str) -> bool {
+    why.contains("disk is broken") || why.contains("log is closed")
+}
+
 impl Running {
     pub fn log_state(&self) -> LogState {
         self.log.state()
@@ -145,8 +149,13 @@ impl Nodes {
         let member = match receiver.await {
             Ok(Ok(member)) => Arc::new(member),
             Ok(Err(error)) => {
-                self.history
-                    .violation(format!("member {id} cannot start: {error}"));
+                machine.end();
+                let why = error.to_string();
+                if is_broken_disk(&why) {
+                    self.end(id, Loss::Crash(200));
+                } else {
+                    self.history.violation(format!("member {id} cannot start: {why}"));
+                }
                 return;
             }
             Err(_) => {
@@ -154,6 +163,11 @@ impl Nodes {
                 return;
             }
         };
+        if self.log(id).is_none_or(|now| !Arc::ptr_eq(&now, &log)) {
+            // It has ended meanwhile.
+            machine.end();
+            return;
+        }
         self.network.connect(id, machine.clone(), member.clone());
         self.run_disk(id, machine.clone(), log.clone());
         let running = Running {
@@ -220,6 +234,7 @@ impl Nodes {
                 }
                 continue;
             };
+            self.history.saw(running.member.role().members.voters);
             for event in running.take_events() {
                 match event {
                     Event::MustReopen => {
@@ -238,7 +253,7 @@ impl Nodes {
                         break;
                     }
                     Event::Failed { why } => {
-                        if !why.contains("disk is broken") && !why.contains("log is closed") {
+                        if !is_broken_disk(&why) {
                             self.history.violation(format!("member {id} has failed: {why}"));
                         }
                         self.history.count("failed");

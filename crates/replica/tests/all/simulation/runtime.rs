@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use frond_kv_testing::Violations;
 use frond_replica::{AsyncRuntime, Runtime};
 use openraft::OptionalSend;
 use openraft_rt_sim::{SimInstant, SimRuntime};
@@ -17,6 +19,9 @@ use parking_lot::Mutex;
 thread_local! {
     /// The machine whose task runs now.
     static CURRENT: RefCell<Option<Arc<Machine>>> = const { RefCell::new(None) };
+
+    /// Where panics of tasks are noted, which the runtime hides.
+    static VIOLATIONS: RefCell<Option<Violations>> = const { RefCell::new(None) };
 }
 
 /// A process on a machine.
@@ -49,10 +54,6 @@ impl Machine {
         let mut state = self.state.lock();
         state.is_dead = true;
         wake(&mut state);
-    }
-
-    pub fn is_dead(&self) -> bool {
-        self.state.lock().is_dead
     }
 
     pub fn pause(&self) {
@@ -111,9 +112,18 @@ impl<F: Future> Future for Task<F> {
             return Poll::Pending;
         };
         let before = CURRENT.replace(machine);
-        let polled = future.as_mut().poll(context);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         CURRENT.set(before);
-        polled
+        polled.unwrap_or_else(|panic| {
+            let what = panic.downcast_ref::<String>().cloned();
+            let what = what.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+            VIOLATIONS.with_borrow(|violations| {
+                if let Some(violations) = violations {
+                    violations.add(format!("a task panicked: {what:?}"));
+                }
+            });
+            resume_unwind(panic)
+        })
     }
 }
 
@@ -188,7 +198,12 @@ impl Sub<LocalInstant> for LocalInstant {
 /// The right time for one that the current machine measures.
 fn right(time: Duration) -> Duration {
     let pace = CURRENT.with_borrow(|machine| machine.as_ref().map_or(1000, |it| it.pace));
-    Duration::from_nanos((time.as_nanos() as u64).saturating_mul(1000) / pace)
+    if time.is_zero() {
+        return time;
+    }
+    // Rounded up, so that the local time has come when the sleep is over.
+    let nanos = (time.as_nanos() as u64).saturating_mul(1000) / pace;
+    Duration::from_nanos(nanos + 2000)
 }
 
 /// The runtime of simulated machines.
@@ -196,7 +211,8 @@ fn right(time: Duration) -> Duration {
 pub struct Sim(SimRuntime);
 
 impl Sim {
-    pub fn with_seed(seed: u64) -> Self {
+    pub fn with_seed(seed: u64, violations: Violations) -> Self {
+        VIOLATIONS.set(Some(violations));
         Sim(SimRuntime::with_seed(seed))
     }
 }
