@@ -71,6 +71,7 @@ struct State {
     is_leading: bool,
     reported: u64,
     waker: Option<Waker>,
+    disk_waker: Option<Waker>,
     pending: Vec<(EntryId, Done)>,
     is_closed: bool,
     is_broken: bool,
@@ -261,6 +262,16 @@ impl MemoryLog {
         }
     }
 
+    /// Ready once there is something to sync.
+    pub fn poll_unsynced(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.pending.is_empty() {
+            state.disk_waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
     /// Fails the next sync, and all that is done after it.
     pub fn break_disk(&self) {
         let mut state = self.state.lock();
@@ -329,7 +340,11 @@ impl MemoryLog {
         let id = entry.id;
         state.disk.entries.push_back(entry);
         state.pending.push((id, done));
+        let waker = state.disk_waker.take();
         drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         if self.is_synced {
             self.sync();
         }

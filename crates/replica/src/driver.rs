@@ -78,8 +78,10 @@ pub(crate) struct Supervisor<R: Runtime> {
 /// What the supervisor needs of the metrics of the core.
 struct View<R: Runtime> {
     ended: Option<String>,
-    role: Role,
+    part: Part,
+    term: u64,
     quorum_acked: Option<<R as AsyncRuntime>::Instant>,
+    /// Filled only if somebody waits for it.
     matched: BTreeMap<u64, Option<EntryId>>,
 }
 
@@ -118,52 +120,42 @@ impl<R: Runtime> Supervisor<R> {
         }
     }
 
+    /// Publishes what the core reports, and returns what is to be done with it.
     fn view(&mut self) -> View<R> {
-        let known = self.role.borrow_watched().members.clone();
         let metrics = self.metrics.borrow_and_update();
-        let stored = &metrics.membership_config;
-        let since = stored.log_id().as_ref().map(entry_id);
-        let members = if known.since == since && !known.voters.is_empty() {
-            known
+        let part = match metrics.state {
+            ServerState::Learner => Part::Learner,
+            ServerState::Follower => Part::Follower,
+            ServerState::Candidate => Part::Candidate,
+            ServerState::Leader => Part::Leader,
+            ServerState::Shutdown => Part::Ended,
+        };
+        let matched = if self.shared.waiters.lock().has_spread() {
+            let matched = metrics.replication.iter().flatten();
+            matched
+                .map(|(id, matched)| (*id, matched.as_ref().map(entry_id)))
+                .collect()
         } else {
-            Members::of(stored)
+            BTreeMap::new()
         };
-        let role = Role {
-            part: match metrics.state {
-                ServerState::Learner => Part::Learner,
-                ServerState::Follower => Part::Follower,
-                ServerState::Candidate => Part::Candidate,
-                ServerState::Leader => Part::Leader,
-                ServerState::Shutdown => Part::Ended,
-            },
-            term: metrics.current_term,
-            leader: metrics.current_leader,
-            is_leading: false,
-            are_members_committed: metrics.committed_membership_config.log_id() == stored.log_id(),
-            members,
-            last: metrics.last_log_index,
-            committed: metrics.local_committed.as_ref().map(entry_id),
-            applied: metrics.last_applied.as_ref().map(entry_id),
-            purged: metrics.purged.as_ref().map(entry_id),
-        };
-        let matched = metrics.replication.iter().flatten();
+        self.role
+            .send_if_modified(|role| publish::<R>(role, part, &metrics));
         View {
             ended: metrics
                 .running_state
                 .as_ref()
                 .err()
                 .map(ToString::to_string),
-            role,
+            part,
+            term: metrics.current_term,
             quorum_acked: metrics.last_quorum_acked.map(|acked| acked.into_inner()),
-            matched: matched
-                .map(|(id, matched)| (*id, matched.as_ref().map(entry_id)))
-                .collect(),
+            matched,
         }
     }
 
-    async fn step(&mut self, mut view: View<R>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let term = view.role.term;
-        let leads = view.role.part == Part::Leader && self.shared.elected() == Some(term);
+    async fn step(&mut self, view: View<R>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let term = view.term;
+        let leads = view.part == Part::Leader && self.shared.elected() == Some(term);
         let is_ready = self
             .shared
             .applied_id()
@@ -185,8 +177,8 @@ impl<R: Runtime> Supervisor<R> {
             }
         }
         self.check_spread(&view.matched);
-        view.role.is_leading = self.announced.is_some();
-        self.role.send_if_different(view.role);
+        let is_leading = self.announced.is_some();
+        self.role.send_if_modified(|role| set(&mut role.is_leading, is_leading));
         Ok(())
     }
 
@@ -205,7 +197,7 @@ impl<R: Runtime> Supervisor<R> {
     fn has_majority(&self, view: &View<R>) -> bool {
         let alone = BTreeSet::from([self.shared.id()]);
         let timeout = self.shared.settings.election_timeout;
-        view.role.members.is_majority(&alone)
+        self.role.borrow_watched().members.is_majority(&alone)
             || view
                 .quorum_acked
                 .is_some_and(|acked| acked.elapsed() < timeout)
@@ -235,11 +227,12 @@ impl<R: Runtime> Supervisor<R> {
         // The core has ended, so nothing is to be done about an error here.
         let _ = self.lose().await;
         self.shared.waiters.lock().close();
-        let mut role = self.role.borrow_watched().clone();
-        role.part = Part::Ended;
-        role.is_leading = false;
-        role.leader = None;
-        self.role.send_if_different(role);
+        self.role.send_if_modified(|role| {
+            role.part = Part::Ended;
+            role.is_leading = false;
+            role.leader = None;
+            true
+        });
         match self.shared.fault() {
             Some(Fault::MustReopen) => self.shared.host.event(Event::MustReopen),
             Some(Fault::Failed(why)) => self.shared.host.event(Event::Failed { why }),
@@ -247,6 +240,32 @@ impl<R: Runtime> Supervisor<R> {
             None => self.shared.host.event(Event::Failed { why }),
         }
     }
+}
+
+/// Sets a value and returns whether it was another one.
+fn set<T: PartialEq>(value: &mut T, to: T) -> bool {
+    let is_other = *value != to;
+    *value = to;
+    is_other
+}
+
+/// Updates a role in its place, because there is an update for each entry and the members seldom change. Returns whether it is
+/// another one.
+fn publish<R: Runtime>(role: &mut Role, part: Part, metrics: &Metrics<R>) -> bool {
+    let stored = &metrics.membership_config;
+    let since = stored.log_id().as_ref().map(entry_id);
+    let has_other_members = role.members.since != since || role.members.voters.is_empty();
+    let mut is_other = has_other_members && set(&mut role.members, Members::of(stored));
+    let are_committed = metrics.committed_membership_config.log_id() == stored.log_id();
+    is_other |= set(&mut role.part, part);
+    is_other |= set(&mut role.term, metrics.current_term);
+    is_other |= set(&mut role.leader, metrics.current_leader);
+    is_other |= set(&mut role.are_members_committed, are_committed);
+    is_other |= set(&mut role.last, metrics.last_log_index);
+    is_other |= set(&mut role.committed, metrics.local_committed.as_ref().map(entry_id));
+    is_other |= set(&mut role.applied, metrics.last_applied.as_ref().map(entry_id));
+    is_other |= set(&mut role.purged, metrics.purged.as_ref().map(entry_id));
+    is_other
 }
 
 /// Sleeps until `deadline` has come or `done` returns a value for the metrics of the core.

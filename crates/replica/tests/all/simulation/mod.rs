@@ -31,7 +31,7 @@ use runtime::{Sim, right_now, spawn_on};
 const SEEDS: u64 = 200;
 
 /// Simulated time with faults.
-const FAULTY: Duration = Duration::from_secs(12);
+const FAULTY: Duration = Duration::from_secs(10);
 
 /// Simulated time after which a set without faults must agree.
 const RECOVERY: Duration = Duration::from_secs(60);
@@ -105,7 +105,7 @@ async fn simulate(seed: u64, nodes: Arc<Nodes>, sabotage: Sabotage) {
 fn tend(nodes: Arc<Nodes>) {
     spawn_on(None, async move {
         loop {
-            SimRuntime::sleep(Duration::from_millis(5)).await;
+            SimRuntime::sleep(Duration::from_millis(10)).await;
             nodes.tend().await;
         }
     });

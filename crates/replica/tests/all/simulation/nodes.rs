@@ -1,6 +1,7 @@
 //! Members on their machines: started, ended, opened again, copied.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::network::{Network, Port};
 use super::runtime::{Machine, Sim, spawn_on};
 
 pub const ELECTION: Duration = Duration::from_millis(300);
-const HEARTBEAT: Duration = Duration::from_millis(60);
+const HEARTBEAT: Duration = Duration::from_millis(90);
 
 /// The members of a simulated set, running or not.
 pub struct Nodes {
@@ -181,11 +182,12 @@ impl Nodes {
         }
     }
 
-    /// Syncs the log of a member from time to time.
+    /// Syncs the log of a member a while after each append.
     fn run_disk(self: &Arc<Self>, id: u64, machine: Arc<Machine>, log: Arc<MemoryLog>) {
         let nodes = self.clone();
         spawn_on(Some(machine), async move {
             loop {
+                poll_fn(|context| log.poll_unsynced(context)).await;
                 let slow = nodes.nodes.lock().get(&id).map(|node| node.slow_disk);
                 let pause = nodes.random.lock().random_range(200..3000);
                 let pause = Duration::from_micros(pause) + slow.unwrap_or_default();

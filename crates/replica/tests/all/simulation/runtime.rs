@@ -82,7 +82,7 @@ fn wake(state: &mut MachineState) {
     }
 }
 
-/// A task of a machine. It is dropped when the machine ends, and then never completes.
+/// A task of a machine. It never goes on after the machine has ended, and never completes.
 struct Task<F> {
     machine: Option<Arc<Machine>>,
     future: Option<Pin<Box<F>>>,
@@ -102,9 +102,8 @@ impl<F: Future> Future for Task<F> {
                 CURRENT.set(before);
                 return Poll::Pending;
             }
-            state.waiting.retain(|waker| !waker.will_wake(context.waker()));
-            state.waiting.push(context.waker().clone());
             if state.is_paused {
+                state.waiting.push(context.waker().clone());
                 return Poll::Pending;
             }
         }
