@@ -25,7 +25,18 @@ pub async fn run(nodes: Arc<Nodes>, seed: u64, is_over: Arc<Mutex<bool>>, sabota
         let pause = random.random_range(1..60);
         SimRuntime::sleep(Duration::from_millis(pause)).await;
         let ids = nodes.ids();
-        let id = ids[random.random_range(0..ids.len())];
+        let mut id = ids[random.random_range(0..ids.len())];
+        if random.random_bool(0.8) {
+            // As a driver does. There may be two of them.
+            let is_leader = |id: &&u64| {
+                let running = nodes.running(**id);
+                running.is_some_and(|running| running.member.role().is_leading)
+            };
+            let leaders: Vec<&u64> = ids.iter().filter(is_leader).collect();
+            if !leaders.is_empty() {
+                id = *leaders[random.random_range(0..leaders.len())];
+            }
+        }
         let Some(running) = nodes.running(id) else {
             continue;
         };

@@ -32,7 +32,11 @@ pub async fn run(nodes: Arc<Nodes>, random: &mut SmallRng, time: Duration, is_ge
             return;
         }
         let ids = nodes.ids();
-        let id = ids[random.random_range(0..ids.len())];
+        let leader = ids.iter().copied().find(|id| leads(&nodes, *id));
+        // Most happens to the leader, because that is what matters.
+        let id = leader
+            .filter(|_| random.random_bool(0.5))
+            .unwrap_or_else(|| ids[random.random_range(0..ids.len())]);
         let other = ids[random.random_range(0..ids.len())];
         let what = if is_gentle {
             random.random_range(0..5)
@@ -103,12 +107,12 @@ pub async fn run(nodes: Arc<Nodes>, random: &mut SmallRng, time: Duration, is_ge
             16 => {
                 let to = random.random_bool(0.5).then_some(other);
                 let force = random.random_bool(0.2);
-                on_member(&nodes, id, "transferred", move |running| async move {
+                on_member(&nodes, leader.unwrap_or(id), "transferred", move |running| async move {
                     let limit = ELECTION * 3;
                     running.member.transfer(to, limit, force).await.is_ok()
                 });
             }
-            17 => on_member(&nodes, id, "stepped up", |running| async move {
+            17 => on_member(&nodes, other, "stepped up", |running| async move {
                 running.member.step_up().await.is_ok()
             }),
             18 => {
@@ -139,6 +143,11 @@ pub async fn run(nodes: Arc<Nodes>, random: &mut SmallRng, time: Duration, is_ge
             }
         }
     }
+}
+
+fn leads(nodes: &Nodes, id: u64) -> bool {
+    let running = nodes.running(id);
+    running.is_some_and(|running| running.member.role().is_leading)
 }
 
 fn down(nodes: &Arc<Nodes>, id: u64, loss: Loss, millis: u64) {
