@@ -211,7 +211,7 @@ impl<R: Runtime> Member<R> {
     ///
     /// # Errors
     /// [`Error::NotLeading`]; [`Error::ChangeInProgress`]; [`Error::TimedOut`] if a step, or a new voter that has to catch up, takes
-    /// longer than `limit`; [`Error::Invalid`] for seats without a voter.
+    /// longer than `limit`; [`Error::Invalid`] for seats in which this leader does not vote.
     pub async fn reconfigure(&self, seats: BTreeMap<u64, Seat>, limit: Duration) -> Result<()> {
         let _change = self.change.try_lock().map_err(|_| Error::ChangeInProgress)?;
         let voters: BTreeSet<u64> = seats
@@ -219,8 +219,10 @@ impl<R: Runtime> Member<R> {
             .filter(|(_, seat)| seat.votes)
             .map(|(id, _)| *id)
             .collect();
-        if voters.is_empty() {
-            return Err(Error::Invalid("a replica set needs a voter".to_owned()));
+        if !voters.contains(&self.shared.id()) {
+            return Err(Error::Invalid(
+                "the leader has to vote in the new replica set; give the leadership away before".to_owned(),
+            ));
         }
         let now = self.role().members;
         let seated: BTreeSet<u64> = seats.keys().copied().collect();
