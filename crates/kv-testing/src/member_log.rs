@@ -199,7 +199,10 @@ impl MemoryLog {
         let has_entries = disk.last().is_some();
         if has_entries {
             let replayed = disk.end_of(disk.committed).unwrap_or(disk.purged_to);
-            let first = disk.entries.front().map_or(disk.purged_to, |entry| entry.from);
+            let first = disk
+                .entries
+                .front()
+                .map_or(disk.purged_to, |entry| entry.from);
             disk.trees.retain(|end, _| *end <= replayed.max(first));
         }
         let pending = mem::take(&mut state.pending);
@@ -295,7 +298,9 @@ impl MemoryLog {
         }
         let state = self.state.lock();
         let found = state.disk.trees.range(from + 1..=to);
-        found.map(|(end, payload)| (*end, payload.clone())).collect()
+        found
+            .map(|(end, payload)| (*end, payload.clone()))
+            .collect()
     }
 
     /// Whether an entry that is durable ends at `position` or later, and is not from a later term than `term`.
@@ -303,7 +308,11 @@ impl MemoryLog {
     pub fn has_durably(&self, position: u64, payload: &[u8]) -> bool {
         let state = self.state.lock();
         if position <= state.disk.purged_to {
-            return state.disk.trees.get(&position).is_some_and(|at| at == payload);
+            return state
+                .disk
+                .trees
+                .get(&position)
+                .is_some_and(|at| at == payload);
         }
         let entry = state
             .disk
@@ -402,9 +411,11 @@ impl MemberLog for MemoryLog {
             return Err(Error::failed("entries are not applied yet"));
         }
         if is_leading {
-            let is_applied = state.disk.committed == state.disk.last()
-                || state.in_trees >= state.disk.sealed();
-            self.check(is_applied, || "leads with entries that are not applied".to_owned());
+            let is_applied =
+                state.disk.committed == state.disk.last() || state.in_trees >= state.disk.sealed();
+            self.check(is_applied, || {
+                "leads with entries that are not applied".to_owned()
+            });
         }
         state.is_leading = is_leading;
         state.reported = state.reported.max(state.disk.sealed());
@@ -430,10 +441,14 @@ impl MemberLog for MemoryLog {
     fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()> {
         let mut state = self.open_state()?;
         if !state.disk.follows(id) {
-            return Err(Error::InvalidOption(format!("{id:?} does not follow").into()));
+            return Err(Error::InvalidOption(
+                format!("{id:?} does not follow").into(),
+            ));
         }
         let from = state.disk.sealed();
-        let to = to.unwrap_or(u64::MAX).clamp(from, state.disk.end().max(from));
+        let to = to
+            .unwrap_or(u64::MAX)
+            .clamp(from, state.disk.end().max(from));
         let rest = state.disk.tail.split_off((to - from) as usize);
         let frames = mem::replace(&mut state.disk.tail, rest);
         self.check(payloads(&frames).is_some(), || {
@@ -476,7 +491,11 @@ impl MemberLog for MemoryLog {
 
     fn read(&self, first: u64, end: u64, bytes_max: usize) -> Result<Vec<LogEntry>> {
         let state = self.open_state()?;
-        if state.disk.purged.is_some_and(|purged| first <= purged.index) {
+        if state
+            .disk
+            .purged
+            .is_some_and(|purged| first <= purged.index)
+        {
             return Err(Error::LogGone {
                 position: state.disk.purged_to,
             });
@@ -487,7 +506,9 @@ impl MemberLog for MemoryLog {
             if entry.id.index < first {
                 continue;
             }
-            if entry.id.index >= end || (!found.is_empty() && bytes + entry.frames.len() > bytes_max) {
+            if entry.id.index >= end
+                || (!found.is_empty() && bytes + entry.frames.len() > bytes_max)
+            {
                 break;
             }
             bytes += entry.frames.len();
@@ -502,7 +523,10 @@ impl MemberLog for MemoryLog {
             format!("the log after {last:?} is removed while commits are accepted")
         });
         self.check(last >= state.disk.committed, || {
-            format!("removes entries after {last:?}, of which {:?} is committed", state.disk.committed)
+            format!(
+                "removes entries after {last:?}, of which {:?} is committed",
+                state.disk.committed
+            )
         });
         let Some(end) = state.disk.end_of(last) else {
             return Err(Error::InvalidOption(format!("there is no {last:?}").into()));

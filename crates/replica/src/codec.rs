@@ -9,8 +9,8 @@ use std::fmt;
 use frond_kv::EntryId;
 use openraft::vote::RaftLeaderId;
 
+use crate::ids::{LeaderId, LogId, Membership, Vote, entry_id, log_id};
 use crate::members::Peer;
-use crate::types::{LeaderId, LogId, Membership, Vote, entry_id, log_id};
 
 /// Bytes that are no message of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,8 @@ impl<'a> Reader<'a> {
     }
 
     pub fn bytes(&mut self) -> Decoded<&'a [u8]> {
-        let length = usize::try_from(self.number()?).map_err(|_| Malformed("a length is too large"))?;
+        let length =
+            usize::try_from(self.number()?).map_err(|_| Malformed("a length is too large"))?;
         let (bytes, rest) = self
             .rest
             .split_at_checked(length)
@@ -79,7 +80,8 @@ impl<'a> Reader<'a> {
 
     /// The number of things that follow, each of which has at least `least` bytes.
     pub fn count(&mut self, least: usize) -> Decoded<usize> {
-        let count = usize::try_from(self.number()?).map_err(|_| Malformed("a number is too large"))?;
+        let count =
+            usize::try_from(self.number()?).map_err(|_| Malformed("a number is too large"))?;
         if count > self.rest.len() / least.max(1) {
             return Err(Malformed("a number exceeds the message"));
         }
@@ -203,7 +205,16 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_written() {
-        for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
+        for number in [
+            0,
+            1,
+            127,
+            128,
+            300,
+            u64::from(u32::MAX),
+            u64::MAX >> 1,
+            u64::MAX,
+        ] {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
             let mut reader = Reader::new(&bytes);
@@ -215,7 +226,11 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused() {
         assert!(Reader::new(&[0xff; 11]).number().is_err());
-        assert!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1]).bytes().is_err());
+        assert!(
+            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1])
+                .bytes()
+                .is_err()
+        );
         assert!(Reader::new(&[5, 1, 1]).count(1).is_err());
         assert!(Reader::new(&[]).byte().is_err());
         assert!(Reader::new(&[2]).flag().is_err());
@@ -236,7 +251,10 @@ mod tests {
         assert_eq!(reader.membership(), Ok(membership));
         assert_eq!(reader.end(), Ok(()));
         for length in 0..bytes.len() {
-            assert!(Reader::new(&bytes[..length]).membership().is_err(), "{length}");
+            assert!(
+                Reader::new(&bytes[..length]).membership().is_err(),
+                "{length}"
+            );
         }
     }
 }

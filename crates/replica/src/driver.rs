@@ -24,9 +24,10 @@ use crate::Runtime;
 use crate::adapters::Machine;
 use crate::entry::Group;
 use crate::host::Event;
+use crate::ids::entry_id;
 use crate::role::{Members, Part, Role};
 use crate::shared::{Fault, Receiver, Sender, Shared};
-use crate::types::{Types, entry_id};
+use crate::types::Types;
 
 pub(crate) type Core<R> = Raft<Types<R>, Machine<R>>;
 pub(crate) type Metrics<R> = RaftMetrics<Types<R>>;
@@ -81,7 +82,7 @@ struct View<R: Runtime> {
     part: Part,
     term: u64,
     quorum_acked: Option<<R as AsyncRuntime>::Instant>,
-    /// Filled only if somebody waits for it.
+    /// Filled only while operations wait for certain members.
     matched: BTreeMap<u64, Option<EntryId>>,
 }
 
@@ -153,7 +154,10 @@ impl<R: Runtime> Supervisor<R> {
         }
     }
 
-    async fn step(&mut self, view: View<R>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn step(
+        &mut self,
+        view: View<R>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let term = view.term;
         let leads = view.part == Part::Leader && self.shared.elected() == Some(term);
         let is_ready = self
@@ -178,7 +182,8 @@ impl<R: Runtime> Supervisor<R> {
         }
         self.check_spread(&view.matched);
         let is_leading = self.announced.is_some();
-        self.role.send_if_modified(|role| set(&mut role.is_leading, is_leading));
+        self.role
+            .send_if_modified(|role| set(&mut role.is_leading, is_leading));
         Ok(())
     }
 
@@ -262,8 +267,14 @@ fn publish<R: Runtime>(role: &mut Role, part: Part, metrics: &Metrics<R>) -> boo
     is_other |= set(&mut role.leader, metrics.current_leader);
     is_other |= set(&mut role.are_members_committed, are_committed);
     is_other |= set(&mut role.last, metrics.last_log_index);
-    is_other |= set(&mut role.committed, metrics.local_committed.as_ref().map(entry_id));
-    is_other |= set(&mut role.applied, metrics.last_applied.as_ref().map(entry_id));
+    is_other |= set(
+        &mut role.committed,
+        metrics.local_committed.as_ref().map(entry_id),
+    );
+    is_other |= set(
+        &mut role.applied,
+        metrics.last_applied.as_ref().map(entry_id),
+    );
     is_other |= set(&mut role.purged, metrics.purged.as_ref().map(entry_id));
     is_other
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use openraft::entry::{RaftEntry, RaftPayload};
 
+use crate::ids::{Committed, LogId, Membership};
 use crate::members::Peer;
-use crate::types::{Committed, LogId, Membership};
 
 /// The frames of an entry.
 #[derive(Clone)]
@@ -14,7 +14,11 @@ pub(crate) enum Group {
     /// The frames of this member's own log that are in no entry yet, up to a position, or all of them.
     Local(Option<u64>),
     /// What another member has sent, or what was read from the log to be sent.
-    Frames { from: u64, to: u64, bytes: Arc<[u8]> },
+    Frames {
+        from: u64,
+        to: u64,
+        bytes: Arc<[u8]>,
+    },
     /// The log has them. Consensus needs no frames to apply an entry or to find a membership.
     Omitted,
 }

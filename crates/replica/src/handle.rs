@@ -11,9 +11,10 @@ use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 
 use crate::entry::Group;
 use crate::host::Event;
+use crate::ids::{Vote, entry_id};
 use crate::member::Member;
 use crate::message::{self, Request, Resync};
-use crate::types::{Types, Vote, entry_id};
+use crate::types::Types;
 use crate::{Runtime, Settings};
 
 /// The time for which entries wait for the ones that they have overtaken.
@@ -50,7 +51,9 @@ impl<R: Runtime> Member<R> {
                     self.await_overtaken(&append).await;
                 }
                 let answer = self.core.append_entries(append).await;
-                Ok(message::append_answer(&answer.map_err(|error| text(&error))?))
+                Ok(message::append_answer(
+                    &answer.map_err(|error| text(&error))?,
+                ))
             }
             Request::Vote(vote) => {
                 if let Some(refused) = self.refused_vote(&vote) {
@@ -91,7 +94,11 @@ impl<R: Runtime> Member<R> {
         }
         let own = self.own_vote();
         // Never what was proposed, which would be a grant.
-        let own = if own < vote.vote { own } else { Vote::new(0, self.shared.id()) };
+        let own = if own < vote.vote {
+            own
+        } else {
+            Vote::new(0, self.shared.id())
+        };
         Some(VoteResponse::new(own, None, false))
     }
 
@@ -103,7 +110,11 @@ impl<R: Runtime> Member<R> {
 
     /// A store that was not copied from a member can follow only if both have nothing but what the log contains: then the positions
     /// mean the same to both.
-    fn check_origin(&self, from: u64, append: &AppendEntriesRequest<Types<R>>) -> Result<(), String> {
+    fn check_origin(
+        &self,
+        from: u64,
+        append: &AppendEntriesRequest<Types<R>>,
+    ) -> Result<(), String> {
         let Some(first) = append.entries.first() else {
             return Ok(());
         };
@@ -117,7 +128,9 @@ impl<R: Runtime> Member<R> {
         if start == 0 && log.end_position() == 0 {
             return Ok(());
         }
-        self.shared.host.event(Event::MustResync { from, purged: None });
+        self.shared
+            .host
+            .event(Event::MustResync { from, purged: None });
         Err("this member has to copy a store before it can follow".to_owned())
     }
 
@@ -134,7 +147,7 @@ impl<R: Runtime> Member<R> {
 
     /// The leader has no more entries that this member lacks.
     ///
-    /// This is believed only if the log does not contain the last entry that the leader has purged. Then this member was not counted
+    /// The message counts only if the log does not contain the last entry that the leader has purged. Then this member was not counted
     /// when that entry was committed, and a majority has everything that is committed before it, so that nothing is lost with the
     /// store here. An old message has no effect, because a copied store contains the entry. A member that has it, because it has
     /// copied a store meanwhile, says so, and the leader goes on with the entries after it.

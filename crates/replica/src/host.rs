@@ -1,4 +1,4 @@
-//! The surroundings of a member: a network, and a server that hears what happens.
+//! The surroundings of a member: a network, and a server that is informed of events.
 
 use std::future::Future;
 use std::io;
@@ -15,7 +15,7 @@ pub type Reply = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 pub trait Transport: Send + Sync + 'static {
     /// Sends `request` to the member `to`, where [`crate::Member::handle`] answers it. Messages may be lost, late, doubled and out of
     /// order. Those to one member should stay in order, because one that overtakes another waits for it. The future is dropped
-    /// when nobody waits for the answer any more, and should then end what it does.
+    /// when its caller waits no more, and should then end the transport.
     fn send(&self, to: u64, peer: &Peer, request: Vec<u8>) -> Reply;
 }
 
@@ -31,7 +31,7 @@ pub enum Event {
     /// The trees have commits that the set has replaced. The member has ended. Its store has to be opened again, which leaves them
     /// out, and then a member started over it.
     MustReopen,
-    /// The leader has entries that this member needs not any more, or the stores have nothing in common. The host ends this member,
+    /// The leader has purged entries that this member lacks, or the stores have nothing in common. The host ends this member,
     /// replaces its store by a copy of that of `from`, **saves the old store's vote in it**, and starts a member over it.
     MustResync { from: u64, purged: Option<EntryId> },
     /// The log or consensus has failed. The member has ended.
@@ -40,6 +40,6 @@ pub enum Event {
 
 /// The server around a member.
 pub trait Host: Send + Sync + 'static {
-    /// Hears that something happened. It must be quick and must not call the member.
+    /// Is called when something happened. It must be quick and must not call the member.
     fn event(&self, event: Event);
 }

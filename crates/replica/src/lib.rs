@@ -13,6 +13,7 @@ mod entry;
 mod error;
 mod handle;
 mod host;
+mod ids;
 mod member;
 mod members;
 mod message;

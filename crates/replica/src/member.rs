@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frond_kv::{EntryId, MemberLog};
-use openraft::async_runtime::watch::{Watch, WatchReceiver, WatchSender};
 use openraft::async_runtime::Instant;
+use openraft::async_runtime::watch::{Watch, WatchReceiver, WatchSender};
 use openraft::base::BoxFuture;
 use openraft::errors::{
     ChangeMembershipError, ClientWriteError, InitializeError, LinearizableReadError, RaftError,
@@ -21,12 +21,12 @@ use crate::adapters::{Log, Machine};
 use crate::driver::{self, Core, Metrics, Supervisor};
 use crate::entry::Group;
 use crate::host::{Host, Transport};
+use crate::ids::entry_id;
 use crate::members::{Follower, Peer, Seat};
 use crate::message;
 use crate::network::Factory;
 use crate::role::Role;
 use crate::shared::{Receiver, Sender, Shared};
-use crate::types::entry_id;
 use crate::waiters::Key;
 use crate::{Error, Result, Runtime, Settings};
 
@@ -88,7 +88,11 @@ impl<R: Runtime> Member<R> {
         let (is_ending, ending) = R::Watch::channel(false);
         let supervisor = Supervisor::new(shared.clone(), &core, role_sender);
         core.run();
-        let _task = R::spawn(driver::propose(core.clone(), shared.clone(), ending.clone()));
+        let _task = R::spawn(driver::propose(
+            core.clone(),
+            shared.clone(),
+            ending.clone(),
+        ));
         let _task = R::spawn(supervisor.run(ending));
         Ok(Member {
             core,
@@ -112,9 +116,9 @@ impl<R: Runtime> Member<R> {
             .initialize(members)
             .await
             .map_err(|error| match error {
-                RaftError::APIError(InitializeError::NotAllowed(_)) => Error::Invalid(
-                    "this member belongs to a replica set already".to_owned(),
-                ),
+                RaftError::APIError(InitializeError::NotAllowed(_)) => {
+                    Error::Invalid("this member belongs to a replica set already".to_owned())
+                }
                 RaftError::APIError(error) => Error::Invalid(error.to_string()),
                 RaftError::Fatal(error) => Error::Ended(error.to_string()),
             })
@@ -213,7 +217,10 @@ impl<R: Runtime> Member<R> {
     /// [`Error::NotLeading`]; [`Error::ChangeInProgress`]; [`Error::TimedOut`] if a step, or a new voter that has to catch up, takes
     /// longer than `limit`; [`Error::Invalid`] for seats in which this leader does not vote.
     pub async fn reconfigure(&self, seats: BTreeMap<u64, Seat>, limit: Duration) -> Result<()> {
-        let _change = self.change.try_lock().map_err(|_| Error::ChangeInProgress)?;
+        let _change = self
+            .change
+            .try_lock()
+            .map_err(|_| Error::ChangeInProgress)?;
         let voters: BTreeSet<u64> = seats
             .iter()
             .filter(|(_, seat)| seat.votes)
@@ -221,7 +228,8 @@ impl<R: Runtime> Member<R> {
             .collect();
         if !voters.contains(&self.shared.id()) {
             return Err(Error::Invalid(
-                "the leader has to vote in the new replica set; give the leadership away before".to_owned(),
+                "the leader has to vote in the new replica set; give the leadership away before"
+                    .to_owned(),
             ));
         }
         let now = self.role().members;
@@ -239,7 +247,11 @@ impl<R: Runtime> Member<R> {
             self.change(ChangeMembers::ReplaceAllVoters(voters), limit)
                 .await?;
         }
-        let gone: BTreeSet<u64> = now.peers.into_keys().filter(|id| !seated.contains(id)).collect();
+        let gone: BTreeSet<u64> = now
+            .peers
+            .into_keys()
+            .filter(|id| !seated.contains(id))
+            .collect();
         if !gone.is_empty() {
             self.change(ChangeMembers::RemoveNodes(gone), limit).await?;
         }
@@ -296,13 +308,18 @@ impl<R: Runtime> Member<R> {
     /// leader.
     ///
     /// # Errors
-    /// [`Error::NotLeading`]; [`Error::ChangeInProgress`]; [`Error::TimedOut`]; [`Error::Invalid`] if `to` does not vote or nobody
-    /// else does.
+    /// [`Error::NotLeading`]; [`Error::ChangeInProgress`]; [`Error::TimedOut`]; [`Error::Invalid`] if `to` or all
+    /// others do not vote.
     pub async fn transfer(&self, to: Option<u64>, catch_up: Duration, force: bool) -> Result<()> {
-        let _change = self.change.try_lock().map_err(|_| Error::ChangeInProgress)?;
+        let _change = self
+            .change
+            .try_lock()
+            .map_err(|_| Error::ChangeInProgress)?;
         let role = self.role();
         let Some(term) = self.shared.elected().filter(|term| *term == role.term) else {
-            return Err(Error::NotLeading { leader: role.leader });
+            return Err(Error::NotLeading {
+                leader: role.leader,
+            });
         };
         let others = || {
             let ids = role.members.peers.keys().copied();
@@ -402,7 +419,8 @@ impl<R: Runtime> Member<R> {
     pub async fn step_up(&self) -> Result<()> {
         let role = self.role();
         let leader = role.leader.filter(|leader| *leader != self.shared.id());
-        if let Some((leader, peer)) = leader.and_then(|id| Some((id, role.members.peers.get(&id)?))) {
+        if let Some((leader, peer)) = leader.and_then(|id| Some((id, role.members.peers.get(&id)?)))
+        {
             let request = message::encode_step_up(leader);
             let reply = self.transport.send(leader, peer, request);
             let limit = self.shared.settings.election_timeout * 5;
@@ -428,7 +446,9 @@ impl<R: Runtime> Member<R> {
     /// entry is not applied.
     pub async fn purge(&self, through: EntryId) -> Result<()> {
         if self.shared.applied_id() < Some(through) {
-            return Err(Error::Invalid("only applied entries can be removed".to_owned()));
+            return Err(Error::Invalid(
+                "only applied entries can be removed".to_owned(),
+            ));
         }
         let ended = |error: &dyn std::fmt::Display| Error::Ended(error.to_string());
         self.core

@@ -19,8 +19,9 @@ use crate::codec::{
     Decoded, Malformed, Reader, put_bytes, put_id, put_number, put_optional_id, put_vote,
 };
 use crate::entry::{Entry, Group, Payload};
+use crate::ids::{LogId, Vote, entry_id};
 use crate::note;
-use crate::types::{LogId, Types, Vote, entry_id};
+use crate::types::Types;
 
 const VERSION: u8 = 1;
 
@@ -65,10 +66,13 @@ pub(crate) fn encode_append<R: Runtime>(
     append: &AppendEntriesRequest<Types<R>>,
     follows: bool,
 ) -> Vec<u8> {
-    let frames = append.entries.iter().map(|entry| match &entry.payload.group {
-        Group::Frames { bytes, .. } => bytes.len() + 64,
-        Group::Local(_) | Group::Omitted => 64,
-    });
+    let frames = append
+        .entries
+        .iter()
+        .map(|entry| match &entry.payload.group {
+            Group::Frames { bytes, .. } => bytes.len() + 64,
+            Group::Local(_) | Group::Omitted => 64,
+        });
     let mut out = Vec::with_capacity(128 + frames.sum::<usize>());
     begin(&mut out, APPEND, to);
     put_vote(&mut out, &append.vote);

@@ -24,10 +24,11 @@ use openraft::raft::{
 
 use crate::Runtime;
 use crate::host::Transport;
+use crate::ids::{Snapshot, Vote};
 use crate::members::Peer;
 use crate::message::{self, Resync};
 use crate::shared::Shared;
-use crate::types::{Snapshot, Types, Vote};
+use crate::types::Types;
 
 /// The bytes that a slow network is expected to transport in a millisecond.
 const BYTES_PER_MILLISECOND: usize = 4096;
@@ -75,8 +76,9 @@ impl<R: Runtime> Network<R> {
         limit: Duration,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T, RPCError<Types<R>>> {
-        let unreachable =
-            |why: &str| RPCError::Unreachable(Unreachable::from_string(format!("{}: {why}", self.target)));
+        let unreachable = |why: &str| {
+            RPCError::Unreachable(Unreachable::from_string(format!("{}: {why}", self.target)))
+        };
         let reply = self.transport.send(self.target, &self.peer, request);
         match R::timeout(limit, reply).await {
             Ok(Ok(answer)) => read(&answer).map_err(|why| unreachable(&why)),
@@ -128,7 +130,10 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
         _option: RPCOption,
     ) -> BoxFuture<
         's,
-        Result<BoxStream<'s, Result<StreamAppendResult<Types<R>>, RPCError<Types<R>>>>, RPCError<Types<R>>>,
+        Result<
+            BoxStream<'s, Result<StreamAppendResult<Types<R>>, RPCError<Types<R>>>>,
+            RPCError<Types<R>>,
+        >,
     >
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
@@ -223,7 +228,8 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
 
     fn backoff(&self) -> Option<Backoff> {
         let most = self.shared.settings.election_timeout;
-        let times = std::iter::successors(Some(BACKOFF_MIN), move |time| Some((*time * 2).min(most)));
+        let times =
+            std::iter::successors(Some(BACKOFF_MIN), move |time| Some((*time * 2).min(most)));
         Some(Backoff::new(times))
     }
 }

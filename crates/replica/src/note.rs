@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::codec::{Decoded, Malformed, Reader, put_membership, put_vote};
-use crate::types::{Membership, Vote};
+use crate::ids::{Membership, Vote};
 
 /// The version of a note, and of a saved vote.
 const VERSION: u8 = 1;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frond_kv::EntryId;
 
+use crate::ids::entry_id;
+use crate::ids::{Membership, StoredMembership};
 use crate::members::Peer;
-use crate::types::{Membership, StoredMembership};
-use crate::types::entry_id;
 
 /// The part of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -49,9 +49,13 @@ impl Settings {
     pub(crate) fn config(&self) -> Result<Config> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 8);
         let timeout_min = millis(self.election_timeout);
-        let timeout_max = timeout_min.saturating_add(timeout_min / 2).max(timeout_min + 1);
+        let timeout_max = timeout_min
+            .saturating_add(timeout_min / 2)
+            .max(timeout_min + 1);
         if self.batch_bytes == 0 || self.batches_in_flight == 0 {
-            return Err(Error::Invalid("batches must have a size and a number".to_owned()));
+            return Err(Error::Invalid(
+                "batches must have a size and a number".to_owned(),
+            ));
         }
         let config = Config {
             cluster_name: String::new(),
@@ -70,7 +74,7 @@ impl Settings {
             enable_leader_restore: Some(false),
             // A follower whose log is shorter than it has said has lost its disk. It must not be counted.
             allow_log_reversion: Some(false),
-            // A leader that hears nobody is silent at times, so that those who hear it can elect another one.
+            // A leader that gets no answers pauses its heartbeats, so that members which still receive them can elect another one.
             quorum_loss_probe_interval: Some(timeout_max.saturating_mul(3)),
             broadcast_submitted_on_append: Some(true),
             ..Config::default()

@@ -27,18 +27,16 @@ use parking_lot::Mutex;
 
 use crate::entry::{Entry, Group, Payload};
 use crate::host::{Event, Host};
+use crate::ids::{Membership, StoredMembership, Vote, log_id};
 use crate::note;
-use crate::types::{Membership, StoredMembership, Vote, log_id};
 use crate::waiters::{Key, Waiters};
 use crate::{Runtime, Settings};
 
 /// Entries whose identifiers and memberships are kept, for the state machine and for positions.
 const RECENT_MAX: usize = 1 << 16;
 
-pub(crate) type Sender<R, T> =
-    <<R as openraft::AsyncRuntime>::Watch as Watch>::Sender<T>;
-pub(crate) type Receiver<R, T> =
-    <<R as openraft::AsyncRuntime>::Watch as Watch>::Receiver<T>;
+pub(crate) type Sender<R, T> = <<R as openraft::AsyncRuntime>::Watch as Watch>::Sender<T>;
+pub(crate) type Receiver<R, T> = <<R as openraft::AsyncRuntime>::Watch as Watch>::Receiver<T>;
 
 pub(crate) struct Shared<R: Runtime> {
     pub settings: Settings,
@@ -263,12 +261,20 @@ impl<R: Runtime> Shared<R> {
 
     /// The end of the frames that are in an entry that was appended since the start.
     pub fn sealed(&self) -> u64 {
-        self.recent.lock().entries.back().map_or(0, |known| known.to)
+        self.recent
+            .lock()
+            .entries
+            .back()
+            .map_or(0, |known| known.to)
     }
 
     pub fn truncated(&self, last: Option<EntryId>) {
         let mut recent = self.recent.lock();
-        while recent.entries.back().is_some_and(|known| Some(known.id) > last) {
+        while recent
+            .entries
+            .back()
+            .is_some_and(|known| Some(known.id) > last)
+        {
             recent.entries.pop_back();
         }
         recent.durable = recent.durable.min(last);

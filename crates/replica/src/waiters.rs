@@ -17,7 +17,7 @@ pub(crate) type Key = (u64, u64);
 /// Those who wait. They are ordered by position, so that the ones whose time has come are found without looking at the others.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    /// Whether this member leads. Nobody waits on one that does not.
+    /// Whether this member leads. Waits on other members fail at once.
     is_open: bool,
     next: u64,
     committed: BTreeMap<Key, Sender>,
@@ -135,7 +135,11 @@ mod tests {
         let (_, mut near) = waiters.add_spread(5, two()).unwrap();
         let (_, mut far) = waiters.add_spread(50, two()).unwrap();
         waiters.check_spread(|position| {
-            if position < 10 { BTreeSet::from([1, 2]) } else { BTreeSet::from([1]) }
+            if position < 10 {
+                BTreeSet::from([1, 2])
+            } else {
+                BTreeSet::from([1])
+            }
         });
         assert_eq!(near.try_recv(), Ok(Ok(())));
         assert!(far.try_recv().is_err());

@@ -19,10 +19,11 @@ use parking_lot::Mutex;
 use crate::Runtime;
 use crate::adapters::reader::Reader;
 use crate::entry::{Entry, Group};
+use crate::ids::{LogId, Vote, entry_id, log_id};
 use crate::message;
 use crate::note;
 use crate::shared::Shared;
-use crate::types::{LogId, Types, Vote, entry_id, log_id};
+use crate::types::Types;
 
 pub(crate) struct Log<R: Runtime> {
     shared: Arc<Shared<R>>,
@@ -40,7 +41,9 @@ impl<R: Runtime> Log<R> {
         let to = match &entry.payload.group {
             Group::Local(to) => {
                 // Frames that are committed meanwhile become a part of the next entry, so that the end of this one is known.
-                let to = to.unwrap_or_else(|| log.end_position()).max(self.shared.sealed());
+                let to = to
+                    .unwrap_or_else(|| log.end_position())
+                    .max(self.shared.sealed());
                 let note = note::encode(entry.payload.membership.as_ref());
                 log.seal(id, Some(to), &note, done)?;
                 to

@@ -14,15 +14,12 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
 use openraft::OptionalSend;
-use openraft::storage::{
-    ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine,
-};
+use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 
 use crate::Runtime;
+use crate::ids::{LogId, Snapshot, SnapshotMeta, StoredMembership, entry_id, log_id};
 use crate::shared::{Applied, Shared};
-use crate::types::{
-    LogId, Snapshot, SnapshotMeta, StoredMembership, Types, entry_id, log_id,
-};
+use crate::types::Types;
 
 /// Entries that are applied before their progress is seen.
 const APPLY_MAX: usize = 128;
@@ -44,8 +41,7 @@ impl<R: Runtime> Machine<R> {
         let shared = self.shared.clone();
         let applied = R::blocking(move || shared.log.apply(through)).await?;
         applied.map_err(|error| self.shared.fail(error))?;
-        self.shared
-            .applied_through(through, part.membership.take());
+        self.shared.applied_through(through, part.membership.take());
         for responder in part.responders.drain(..) {
             responder.send(());
         }

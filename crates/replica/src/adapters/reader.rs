@@ -12,9 +12,10 @@ use openraft::storage::RaftLogReader;
 
 use crate::Runtime;
 use crate::entry::{Entry, Group, Payload};
+use crate::ids::{Vote, log_id};
 use crate::note;
 use crate::shared::Shared;
-use crate::types::{Types, Vote, log_id};
+use crate::types::Types;
 
 /// The entries that are read at a time where their frames are not needed.
 const SCAN_BYTES: usize = 1 << 20;

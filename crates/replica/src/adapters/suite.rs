@@ -123,7 +123,8 @@ struct Builder;
 impl StoreBuilder<Config, Log<TokioRuntime>, Machine<TokioRuntime>> for Builder {
     async fn build(
         &self,
-    ) -> std::result::Result<((), Log<TokioRuntime>, Machine<TokioRuntime>), StorageError<Config>> {
+    ) -> std::result::Result<((), Log<TokioRuntime>, Machine<TokioRuntime>), StorageError<Config>>
+    {
         let (log, machine) = adapters();
         Ok(((), log, machine))
     }

@@ -4,8 +4,8 @@ use frond_kv::EntryId;
 use openraft_rt_tokio::TokioRuntime;
 
 use super::*;
+use crate::ids::{Membership, log_id};
 use crate::members::Peer;
-use crate::types::{Membership, log_id};
 
 type Append = AppendEntriesRequest<Types<TokioRuntime>>;
 
@@ -89,9 +89,7 @@ fn other_requests_arrive_as_sent() {
         matches!(decoded(&requests[2]), Ok(Request::PreVote(v)) if v.last_log_id == Some(id(3, 3)))
     );
     assert!(matches!(decoded(&requests[3]), Ok(Request::Transfer(t)) if *t.to_node_id() == 3));
-    assert!(
-        matches!(decoded(&requests[4]), Ok(Request::Resync(r)) if r.purged == id(3, 1))
-    );
+    assert!(matches!(decoded(&requests[4]), Ok(Request::Resync(r)) if r.purged == id(3, 1)));
 }
 
 #[test]

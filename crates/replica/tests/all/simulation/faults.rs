@@ -64,7 +64,7 @@ pub async fn run(nodes: Arc<Nodes>, random: &mut SmallRng, time: Duration, is_ge
                 }
             }
             4 => {
-                // Nobody hears it, or it hears nobody.
+                // Messages pass in one direction only.
                 let deaf = random.random_bool(0.5);
                 for other in ids {
                     if deaf {
@@ -101,16 +101,23 @@ pub async fn run(nodes: Arc<Nodes>, random: &mut SmallRng, time: Duration, is_ge
             13 | 14 => pause_machine(&nodes, id, random.random_range(10..1500)),
             15 => {
                 if let Some(running) = nodes.running(id) {
-                    running.machine.jump(Duration::from_millis(random.random_range(1..3000)));
+                    running
+                        .machine
+                        .jump(Duration::from_millis(random.random_range(1..3000)));
                 }
             }
             16 => {
                 let to = random.random_bool(0.5).then_some(other);
                 let force = random.random_bool(0.2);
-                on_member(&nodes, leader.unwrap_or(id), "transferred", move |running| async move {
-                    let limit = ELECTION * 3;
-                    running.member.transfer(to, limit, force).await.is_ok()
-                });
+                on_member(
+                    &nodes,
+                    leader.unwrap_or(id),
+                    "transferred",
+                    move |running| async move {
+                        let limit = ELECTION * 3;
+                        running.member.transfer(to, limit, force).await.is_ok()
+                    },
+                );
             }
             17 => on_member(&nodes, other, "stepped up", |running| async move {
                 running.member.step_up().await.is_ok()
@@ -172,12 +179,8 @@ fn pause_machine(nodes: &Nodes, id: u64, millis: u64) {
 }
 
 /// Runs a call of a member on its machine, and counts it if it succeeds.
-fn on_member<F>(
-    nodes: &Arc<Nodes>,
-    id: u64,
-    what: &'static str,
-    call: impl FnOnce(Running) -> F,
-) where
+fn on_member<F>(nodes: &Arc<Nodes>, id: u64, what: &'static str, call: impl FnOnce(Running) -> F)
+where
     F: Future<Output = bool> + Send + 'static,
 {
     if let Some(running) = nodes.running(id) {

@@ -92,7 +92,10 @@ impl History {
         let known = state.truth.last_key_value().map_or(0, |(end, _)| *end);
         let mut found = log.in_trees(from, position).into_iter();
         let mut wrong = None;
-        let mut expected = state.truth.range(from + 1..=position).map(|(end, value)| (*end, *value));
+        let mut expected = state
+            .truth
+            .range(from + 1..=position)
+            .map(|(end, value)| (*end, *value));
         let mut new = Vec::new();
         for (end, payload) in &mut found {
             let value = decode(&payload);
@@ -108,14 +111,20 @@ impl History {
                 break;
             }
         }
-        let missing = if wrong.is_none() { expected.next() } else { None };
+        let missing = if wrong.is_none() {
+            expected.next()
+        } else {
+            None
+        };
         state.truth.extend(new);
         drop(state);
         if let Some(what) = wrong {
             self.violation(what);
         }
         if let Some(missing) = missing {
-            self.violation(format!("member {id} has committed up to {position} without {missing:?}"));
+            self.violation(format!(
+                "member {id} has committed up to {position} without {missing:?}"
+            ));
         }
     }
 
@@ -141,11 +150,13 @@ impl History {
         let there = state.truth.get(&position).copied();
         drop(state);
         if there != Some(value) {
-            self.violation(format!("{value} was acknowledged, but {there:?} is committed at {position}"));
+            self.violation(format!(
+                "{value} was acknowledged, but {there:?} is committed at {position}"
+            ));
         }
     }
 
-    /// Believes a write that may not be committed.
+    /// Counts a write as acknowledged that may not be committed.
     pub fn acknowledge_unchecked(&self, value: u64, position: u64) {
         self.state.lock().acknowledged.push((value, position));
     }
@@ -202,7 +213,9 @@ impl History {
         for (value, _) in acknowledged {
             if times.get(&value) != Some(&1) {
                 let times = times.get(&value).copied().unwrap_or(0);
-                self.violation(format!("member {id} has the acknowledged {value} {times} times"));
+                self.violation(format!(
+                    "member {id} has the acknowledged {value} {times} times"
+                ));
             }
         }
         if let Some((value, _)) = times.iter().find(|(_, times)| **times > 1) {

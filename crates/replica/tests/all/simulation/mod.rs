@@ -10,8 +10,8 @@ mod nodes;
 mod runtime;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use frond_kv::MemberLog;
@@ -41,7 +41,7 @@ const RECOVERY: Duration = Duration::from_secs(60);
 enum Sabotage {
     #[default]
     None,
-    /// Clients believe a write that is not committed.
+    /// A write counts as acknowledged before it is committed.
     AcknowledgeEarly,
     /// Clients read without confirming that the member leads.
     ReadAnywhere,
@@ -95,7 +95,12 @@ async fn simulate(seed: u64, nodes: Arc<Nodes>, sabotage: Sabotage) {
         let client = clients::run(nodes.clone(), seed + number, is_over.clone(), sabotage);
         spawn_on(None, client);
     }
-    let faults = faults::run(nodes.clone(), &mut random, FAULTY, sabotage != Sabotage::None);
+    let faults = faults::run(
+        nodes.clone(),
+        &mut random,
+        FAULTY,
+        sabotage != Sabotage::None,
+    );
     faults.await;
     *is_over.lock() = true;
     settle(&nodes).await;
@@ -120,7 +125,9 @@ async fn begin(nodes: &Arc<Nodes>, voters: u64) -> bool {
     if member.initialize(Nodes::peer(1)).await.is_err() {
         return false;
     }
-    let seats: BTreeMap<u64, Seat> = (1..=voters).map(|id| (id, faults::seat(id, true))).collect();
+    let seats: BTreeMap<u64, Seat> = (1..=voters)
+        .map(|id| (id, faults::seat(id, true)))
+        .collect();
     for _ in 0..100 {
         SimRuntime::sleep(Duration::from_millis(200)).await;
         let member = member.clone();
@@ -159,7 +166,11 @@ async fn settle(nodes: &Arc<Nodes>) {
             break;
         }
         if right_now() > deadline {
-            let states: Vec<String> = nodes.ids().into_iter().map(|id| describe(nodes, id)).collect();
+            let states: Vec<String> = nodes
+                .ids()
+                .into_iter()
+                .map(|id| describe(nodes, id))
+                .collect();
             nodes
                 .history
                 .violation(format!("no agreement in time:\n{}", states.join("\n")));
@@ -214,7 +225,10 @@ async fn agree(nodes: &Arc<Nodes>) -> bool {
 }
 
 fn leader(nodes: &Nodes) -> Option<(u64, nodes::Running)> {
-    let running = nodes.ids().into_iter().filter_map(|id| Some((id, nodes.running(id)?)));
+    let running = nodes
+        .ids()
+        .into_iter()
+        .filter_map(|id| Some((id, nodes.running(id)?)));
     running.max_by_key(|(_, running)| {
         let role = running.member.role();
         (role.is_leading, role.term)
@@ -263,7 +277,11 @@ fn no_acknowledged_write_is_lost() {
             });
         }
     });
-    println!("{seeds} seeds in {:?}: {:?}", begin.elapsed(), totals.lock());
+    println!(
+        "{seeds} seeds in {:?}: {:?}",
+        begin.elapsed(),
+        totals.lock()
+    );
     if let Some((seed, violation)) = failed.into_inner() {
         panic!("seed {seed}: {violation}\nFROND_SEED={seed} repeats it");
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_replica::{Member, Peer, Reply, Transport};
-use openraft_rt_sim::SimRuntime;
 use openraft::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -32,7 +32,7 @@ pub struct Nodes {
 struct Node {
     log: Arc<MemoryLog>,
     running: Option<Running>,
-    /// Whether nobody may start it yet.
+    /// Whether it must not be started yet.
     is_held_down: bool,
     slow_disk: Duration,
 }
@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-/// Hears the events of a member.
+/// Gets the events of a member.
 struct Ear {
     id: u64,
     log: Arc<MemoryLog>,
@@ -155,12 +155,14 @@ impl Nodes {
                 if is_broken_disk(&why) {
                     self.end(id, Loss::Crash(200));
                 } else {
-                    self.history.violation(format!("member {id} cannot start: {why}"));
+                    self.history
+                        .violation(format!("member {id} cannot start: {why}"));
                 }
                 return;
             }
             Err(_) => {
-                self.history.violation(format!("the start of member {id} panicked"));
+                self.history
+                    .violation(format!("the start of member {id} panicked"));
                 return;
             }
         };
@@ -218,7 +220,10 @@ impl Nodes {
     }
 
     fn is_held_down(&self, id: u64) -> bool {
-        self.nodes.lock().get(&id).is_some_and(|node| node.is_held_down)
+        self.nodes
+            .lock()
+            .get(&id)
+            .is_some_and(|node| node.is_held_down)
     }
 
     pub fn release(&self, id: u64) {
@@ -256,7 +261,8 @@ impl Nodes {
                     }
                     Event::Failed { why } => {
                         if !is_broken_disk(&why) {
-                            self.history.violation(format!("member {id} has failed: {why}"));
+                            self.history
+                                .violation(format!("member {id} has failed: {why}"));
                         }
                         self.history.count("failed");
                         self.end(id, Loss::Crash(200));

@@ -260,7 +260,10 @@ impl AsyncRuntime for Sim {
         deadline: LocalInstant,
         future: F,
     ) -> Self::Timeout<R, F> {
-        Self::timeout(deadline - <LocalInstant as openraft::Instant>::now(), future)
+        Self::timeout(
+            deadline - <LocalInstant as openraft::Instant>::now(),
+            future,
+        )
     }
 
     fn is_panic(error: &Self::JoinError) -> bool {
