@@ -441,9 +441,7 @@ impl MemberLog for MemoryLog {
     fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()> {
         let mut state = self.open_state()?;
         if !state.disk.follows(id) {
-            return Err(Error::InvalidOption(
-                format!("{id:?} does not follow").into(),
-            ));
+            return Err(Error::InvalidOption(format!("{id:?} does not follow")));
         }
         let from = state.disk.sealed();
         let to = to
@@ -472,9 +470,10 @@ impl MemberLog for MemoryLog {
         });
         if !state.disk.follows(entry.id) || entry.from != state.disk.sealed() {
             let last = state.disk.last();
-            return Err(Error::InvalidOption(
-                format!("{:?} at {} does not follow {last:?}", entry.id, entry.from).into(),
-            ));
+            return Err(Error::InvalidOption(format!(
+                "{:?} at {} does not follow {last:?}",
+                entry.id, entry.from
+            )));
         }
         if payloads(&entry.frames).is_none() || entry.frames.len() as u64 != entry.to - entry.from {
             return Err(Error::failed("damaged frames"));
@@ -529,7 +528,7 @@ impl MemberLog for MemoryLog {
             )
         });
         let Some(end) = state.disk.end_of(last) else {
-            return Err(Error::InvalidOption(format!("there is no {last:?}").into()));
+            return Err(Error::InvalidOption(format!("there is no {last:?}")));
         };
         if state.in_trees > end {
             return Err(Error::MustReopen);
@@ -538,12 +537,12 @@ impl MemberLog for MemoryLog {
         state.disk.tail.clear();
         state.disk.trees.split_off(&(end + 1));
         state.durable = state.durable.min(last);
-        let (kept, gone) = mem::take(&mut state.pending)
+        let (kept, gone): (Vec<_>, Vec<_>) = mem::take(&mut state.pending)
             .into_iter()
             .partition(|(id, _)| Some(*id) <= last);
         state.pending = kept;
         drop(state);
-        for (_, done) in Vec::from(gone) {
+        for (_, done) in gone {
             done(Err(Error::failed("the entry was removed")));
         }
         Ok(())

@@ -97,7 +97,8 @@ struct Recent {
 struct Known {
     id: EntryId,
     to: u64,
-    membership: Option<Membership>,
+    /// Boxed, because few entries have one.
+    membership: Option<Box<Membership>>,
 }
 
 impl<R: Runtime> Shared<R> {
@@ -237,6 +238,7 @@ impl<R: Runtime> Shared<R> {
         if recent.entries.len() == RECENT_MAX {
             recent.entries.pop_front();
         }
+        let membership = membership.map(Box::new);
         recent.entries.push_back(Known { id, to, membership });
         drop(recent);
         self.progress.lock().send_if_modified(|progress| {
@@ -320,7 +322,7 @@ impl<R: Runtime> Shared<R> {
             id: log_id(known.id),
             payload: Payload {
                 group: Group::Omitted,
-                membership: known.membership.clone(),
+                membership: known.membership.as_deref().cloned(),
             },
         };
         Some(recent.entries.range(at..at + count).map(entry).collect())
