@@ -135,7 +135,7 @@ fn payloads(mut frames: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 impl MemoryLog {
-    /// An empty log.
+    /// A log without entries, of a store without commits.
     #[must_use]
     pub fn new(is_synced: bool, violations: Violations) -> MemoryLog {
         MemoryLog::open(Disk::default(), is_synced, violations)

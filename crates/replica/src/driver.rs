@@ -66,7 +66,7 @@ pub(crate) async fn propose<R: Runtime>(
     }
 }
 
-/// Follows the core.
+/// Follows the core of consensus: opens and closes the log, publishes the role, reports events.
 pub(crate) struct Supervisor<R: Runtime> {
     shared: Arc<Shared<R>>,
     metrics: Receiver<R, Metrics<R>>,
@@ -76,7 +76,7 @@ pub(crate) struct Supervisor<R: Runtime> {
     announced: Option<u64>,
 }
 
-/// What the supervisor needs of the metrics of the core.
+/// The part of the core's metrics that the supervisor acts on.
 struct View<R: Runtime> {
     ended: Option<String>,
     part: Part,
@@ -260,7 +260,7 @@ fn publish<R: Runtime>(role: &mut Role, part: Part, metrics: &Metrics<R>) -> boo
     let stored = &metrics.membership_config;
     let since = stored.log_id().as_ref().map(entry_id);
     let has_other_members = role.members.since != since || role.members.voters.is_empty();
-    let mut is_other = has_other_members && set(&mut role.members, Members::of(stored));
+    let mut is_other = has_other_members && set(&mut role.members, Members::from_stored(stored));
     let are_committed = metrics.committed_membership_config.log_id() == stored.log_id();
     is_other |= set(&mut role.part, part);
     is_other |= set(&mut role.term, metrics.current_term);

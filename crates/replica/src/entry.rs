@@ -13,7 +13,7 @@ use crate::members::Peer;
 pub(crate) enum Group {
     /// The frames of this member's own log that are in no entry yet, up to a position, or all of them.
     Local(Option<u64>),
-    /// What another member has sent, or what was read from the log to be sent.
+    /// Frames that another member has sent, or that were read from the log to be sent.
     Frames {
         from: u64,
         to: u64,

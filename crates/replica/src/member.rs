@@ -189,7 +189,7 @@ impl<R: Runtime> Member<R> {
         }
     }
 
-    /// What this leader knows of the others. Empty on other members.
+    /// The other members, as this leader knows them. Empty on members that do not lead.
     pub fn followers(&self) -> Vec<Follower> {
         let metrics = self.core.metrics();
         let metrics = metrics.borrow_watched();

@@ -53,7 +53,7 @@ pub(crate) enum Request<R: Runtime> {
     StepUp,
 }
 
-/// What a leader sends instead of entries that it has no more.
+/// Sent by a leader instead of entries that it has no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resync {
     pub vote: Vote,

@@ -36,7 +36,7 @@ pub struct Members {
 }
 
 impl Members {
-    pub(crate) fn of(stored: &StoredMembership) -> Members {
+    pub(crate) fn from_stored(stored: &StoredMembership) -> Members {
         let membership: &Membership = stored.membership();
         Members {
             since: stored.log_id().as_ref().map(entry_id),

@@ -1,4 +1,4 @@
-//! What the tasks of a member share.
+//! The state that the tasks of a member share.
 //!
 //! # Invariants of leadership
 //! 1. The log accepts commits ([`Leading::is_open`]) only while the vote saved last is this member's own, granted by a majority, in
@@ -54,14 +54,14 @@ pub(crate) struct Shared<R: Runtime> {
     progress: Mutex<Sender<R, Progress>>,
 }
 
-/// How far the log is.
+/// The progress of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// The number of the last entry.
     pub last: Option<u64>,
     /// The end of the frames that are in an entry.
     pub sealed: u64,
-    /// Counts other changes.
+    /// Counts changes elsewhere, so that a task sees each of them.
     pub changes: u64,
 }
 
@@ -73,7 +73,7 @@ struct Leading {
     given_up: Option<u64>,
 }
 
-/// What the state machine has applied.
+/// The progress of the state machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Applied {
     pub id: Option<EntryId>,

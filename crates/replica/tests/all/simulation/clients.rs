@@ -81,7 +81,7 @@ async fn write(
             member.wait_committed(position).await
         };
         if answer.is_ok() {
-            // What the disks have at the moment of the answer.
+            // The disks count as they are at the moment of the answer.
             history.saw(member.role().members.voters);
             let holders: BTreeSet<u64> = held
                 .ids()

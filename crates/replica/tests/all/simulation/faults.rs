@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults of the network, of machines, of disks and of administrators.
 
 use std::collections::BTreeMap;
 use std::future::Future;

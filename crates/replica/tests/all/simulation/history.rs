@@ -1,4 +1,4 @@
-//! What clients were told, and whether it was true.
+//! The answers that clients got, and whether they were true.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct History {
 struct State {
     /// All that is committed, by the end of its frame.
     truth: BTreeMap<u64, u64>,
-    /// How far the commits of a member were compared.
+    /// The position up to which the commits of a member were compared.
     compared: BTreeMap<u64, u64>,
     /// The leader of each term.
     leaders: BTreeMap<u64, u64>,

@@ -36,7 +36,7 @@ const FAULTY: Duration = Duration::from_secs(10);
 /// Simulated time after which a set without faults must agree.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// What is changed for a test of the checks themselves.
+/// A rule that is broken to test the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Sabotage {
     #[default]
@@ -269,6 +269,9 @@ fn no_acknowledged_write_is_lost() {
                     let mut totals = totals.lock();
                     for (what, count) in &outcome.counts {
                         *totals.entry(what).or_default() += count;
+                    }
+                    if seed > first && (seed - first).is_multiple_of(1000) {
+                        println!("{} seeds in {:?}", seed - first, begin.elapsed());
                     }
                     if let Some(violation) = outcome.violation {
                         failed.lock().get_or_insert((seed, violation));

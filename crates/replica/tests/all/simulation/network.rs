@@ -27,7 +27,7 @@ struct State {
     quality: Quality,
 }
 
-/// How bad a network is. Shares are in parts per thousand.
+/// The faults of a network. Shares are in parts per thousand.
 #[derive(Debug, Clone, Copy)]
 pub struct Quality {
     pub lost: u32,
