@@ -11,6 +11,12 @@ use parking_lot::Mutex;
 /// Bytes before the payload of a frame: its length.
 const HEADER: usize = 4;
 
+/// The place of an entry without frames.
+const EMPTY: usize = 8;
+
+/// Frames of an entry that this log makes, at most.
+const FRAMES_MAX: usize = 3;
+
 /// Broken rules of the contract, of all logs that share this.
 #[derive(Debug, Clone, Default)]
 pub struct Violations(Arc<Mutex<Vec<String>>>);
@@ -69,7 +75,8 @@ struct State {
     /// The last entry that the disk knows to be committed.
     saved_committed: Option<EntryId>,
     is_leading: bool,
-    reported: u64,
+    /// Whether a group was reported that is in no entry yet.
+    is_reported: bool,
     waker: Option<Waker>,
     disk_waker: Option<Waker>,
     pending: Vec<(EntryId, Done)>,
@@ -132,6 +139,12 @@ fn payloads(mut frames: &[u8]) -> Option<Vec<&[u8]>> {
         frames = rest;
     }
     Some(found)
+}
+
+/// The bytes of the first frames, which become an entry.
+fn first_frames(tail: &[u8]) -> usize {
+    let frames = payloads(tail).into_iter().flatten().take(FRAMES_MAX);
+    frames.map(|payload| HEADER + payload.len()).sum()
 }
 
 impl MemoryLog {
@@ -418,7 +431,7 @@ impl MemberLog for MemoryLog {
             });
         }
         state.is_leading = is_leading;
-        state.reported = state.reported.max(state.disk.sealed());
+        state.is_reported = false;
         Ok(())
     }
 
@@ -430,36 +443,42 @@ impl MemberLog for MemoryLog {
             state.is_leading = false;
             return Poll::Ready(end);
         }
-        if state.is_leading && !state.is_closed && end > state.reported.max(state.disk.sealed()) {
-            state.reported = end;
+        let has_frames = !state.disk.tail.is_empty();
+        if state.is_leading && !state.is_closed && has_frames && !state.is_reported {
+            state.is_reported = true;
             return Poll::Ready(end);
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
     }
 
-    fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()> {
+    fn request(&self, _position: u64) {}
+
+    fn seal(&self, id: EntryId, note: &[u8], done: Done) -> Result<()> {
         let mut state = self.open_state()?;
         if !state.disk.follows(id) {
             return Err(Error::InvalidOption(format!("{id:?} does not follow")));
         }
         let from = state.disk.sealed();
-        let to = to
-            .unwrap_or(u64::MAX)
-            .clamp(from, state.disk.end().max(from));
-        let rest = state.disk.tail.split_off((to - from) as usize);
+        let length = first_frames(&state.disk.tail);
+        let rest = state.disk.tail.split_off(length);
         let frames = mem::replace(&mut state.disk.tail, rest);
-        self.check(payloads(&frames).is_some(), || {
-            format!("an entry ends at {to}, inside of a frame")
-        });
+        let place = if frames.is_empty() { EMPTY } else { length };
         let entry = LogEntry {
             id,
             from,
-            to,
+            to: from + place as u64,
             note: note.into(),
             frames: frames.into(),
         };
+        state.is_reported = false;
         self.push(state, entry, done);
+        let mut state = self.state.lock();
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         Ok(())
     }
 
@@ -475,7 +494,11 @@ impl MemberLog for MemoryLog {
                 entry.id, entry.from
             )));
         }
-        if payloads(&entry.frames).is_none() || entry.frames.len() as u64 != entry.to - entry.from {
+        let place = match entry.frames.len() {
+            0 => EMPTY,
+            length => length,
+        };
+        if payloads(&entry.frames).is_none() || place as u64 != entry.to - entry.from {
             return Err(Error::failed("damaged frames"));
         }
         if state.in_trees > state.disk.sealed() {

@@ -1,8 +1,9 @@
 //! The tasks of a member: one proposes the frames that the log has gathered, one follows what the core of consensus reports.
 //!
 //! # Invariants
-//! 1. A proposal is a position and not frames: it may be repeated, be late or be lost. Frames that a lost one has named become a part
-//!    of the next entry, or of the blank entry of this member's next leadership. A lost one is repeated while this member leads.
+//! 1. A proposal has no frames: it may be repeated, be late or be lost. The log gives each entry the first frames that are in none.
+//!    The frames that a lost proposal was for become a part of the next entry, or of the blank entry of this member's next
+//!    leadership. A lost one is repeated while this member leads.
 //! 2. After a loss of leadership the frames that are in no entry stay in the trees. An entry of another leader then ends this
 //!    store (`MustReopen`). If none comes before this member is elected again, its blank entry has them.
 //! 3. `MustReopen` is reported after the core has ended, so that nothing calls the log any more but [`Member::handle`]'s callers,
@@ -39,28 +40,22 @@ pub(crate) async fn propose<R: Runtime>(
     mut ended: Receiver<R, bool>,
 ) {
     let retry = shared.settings.heartbeat_interval;
-    let mut wanted = 0;
+    // The entries that were made when the last group was proposed. As long as there are no more, the proposal may be lost.
+    let mut proposed = None;
     loop {
         let group = poll_fn(|context| shared.log.poll_group(context));
-        let is_missing = shared.sealed() < wanted && shared.is_open();
-        let pause = async {
-            if is_missing {
-                R::sleep(retry).await;
-            } else {
-                std::future::pending().await
-            }
-        };
-        match R::select3(ended.changed(), group, pause).await {
+        match R::select3(ended.changed(), group, R::sleep(retry)).await {
             Select3::First(_) => return,
-            Select3::Second(to) => wanted = to.max(wanted),
+            Select3::Second(_) => {}
             Select3::Third(()) => {
-                if shared.sealed() >= wanted {
+                let is_lost = proposed == Some(shared.seals()) && shared.is_open();
+                if !is_lost && !shared.must_seal() {
                     continue;
                 }
             }
         }
-        let proposal = Group::Local(Some(wanted));
-        if core.client_write_ff(proposal, None).await.is_err() {
+        proposed = Some(shared.seals());
+        if core.client_write_ff(Group::Local, None).await.is_err() {
             return;
         }
     }

@@ -11,8 +11,8 @@ use crate::members::Peer;
 /// The frames of an entry.
 #[derive(Clone)]
 pub(crate) enum Group {
-    /// The frames of this member's own log that are in no entry yet, up to a position, or all of them.
-    Local(Option<u64>),
+    /// The first frames of this member's own log that are in no entry yet, or none. The log decides how many.
+    Local,
     /// Frames that another member has sent, or that were read from the log to be sent.
     Frames {
         from: u64,
@@ -32,8 +32,7 @@ impl fmt::Debug for Group {
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Group::Local(Some(to)) => write!(f, "to {to}"),
-            Group::Local(None) => f.write_str("all"),
+            Group::Local => f.write_str("own"),
             Group::Frames { from, to, .. } => write!(f, "{from} to {to}"),
             Group::Omitted => f.write_str("omitted"),
         }
@@ -64,7 +63,7 @@ impl RaftPayload for Payload {
 
     fn blank() -> Self {
         Payload {
-            group: Group::Local(None),
+            group: Group::Local,
             membership: None,
         }
     }

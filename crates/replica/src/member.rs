@@ -147,6 +147,7 @@ impl<R: Runtime> Member<R> {
             }
             waiters.add_committed(position)?
         };
+        self.shared.log.request(position);
         let _waiting = Waiting(&self.shared, key);
         answer.await.unwrap_or(Err(Error::LeadershipLost))
     }
@@ -167,6 +168,7 @@ impl<R: Runtime> Member<R> {
             .lock()
             .add_spread(position, Box::new(test))?;
         let _waiting = Waiting(&self.shared, key);
+        self.shared.log.request(position);
         self.shared.pulse();
         answer.await.unwrap_or(Err(Error::LeadershipLost))
     }
@@ -364,15 +366,24 @@ impl<R: Runtime> Member<R> {
     /// Waits until one of `candidates` has all of the log, and returns the first that has.
     async fn await_candidate(&self, candidates: &BTreeSet<u64>, limit: Duration) -> Result<u64> {
         let end = self.shared.log.end_position();
-        self.core
-            .client_write_ff(Group::Local(Some(end)), None)
+        let committed = async {
+            let mut progress = self.shared.watch_progress();
+            // The log is closed and reports no groups, and an entry has as many frames as the log decides.
+            while self.shared.log.committed_position() < end {
+                self.core
+                    .client_write_ff(Group::Local, None)
+                    .await
+                    .map_err(|error| Error::Ended(error.to_string()))?;
+                let interval = self.shared.settings.heartbeat_interval;
+                let position = || self.shared.log.committed_position();
+                let changed = progress.wait_until(|_| position() >= end);
+                let _ = R::timeout(interval, changed).await;
+            }
+            Ok(())
+        };
+        R::timeout(limit, committed)
             .await
-            .map_err(|error| Error::Ended(error.to_string()))?;
-        let mut progress = self.shared.watch_progress();
-        let sealed = progress.wait_until(|progress| progress.sealed >= end);
-        if R::timeout(limit, sealed).await.is_err() {
-            return Err(Error::TimedOut);
-        }
+            .map_err(|_| Error::TimedOut)??;
         let caught_up = driver::wait_for::<R, _>(self.core.metrics(), limit, |metrics| {
             let Some(replication) = &metrics.replication else {
                 return Some(Err(Error::NotLeading {

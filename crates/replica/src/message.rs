@@ -71,7 +71,7 @@ pub(crate) fn encode_append<R: Runtime>(
         .iter()
         .map(|entry| match &entry.payload.group {
             Group::Frames { bytes, .. } => bytes.len() + 64,
-            Group::Local(_) | Group::Omitted => 64,
+            Group::Local | Group::Omitted => 64,
         });
     let mut out = Vec::with_capacity(128 + frames.sum::<usize>());
     begin(&mut out, APPEND, to);
@@ -91,7 +91,7 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     let (from, to, frames): (u64, u64, &[u8]) = match &entry.payload.group {
         Group::Frames { from, to, bytes } => (*from, *to, bytes),
         // Entries are read from the log before they are sent, with their frames.
-        Group::Local(_) | Group::Omitted => (0, 0, &[]),
+        Group::Local | Group::Omitted => (0, 0, &[]),
     };
     put_number(out, from);
     put_number(out, to.saturating_sub(from));

@@ -59,7 +59,7 @@ pub(crate) struct Shared<R: Runtime> {
 pub(crate) struct Progress {
     /// The number of the last entry.
     pub last: Option<u64>,
-    /// The end of the frames that are in an entry.
+    /// The number of entries that this member has made.
     pub sealed: u64,
     /// Counts changes elsewhere, so that a task sees each of them.
     pub changes: u64,
@@ -71,6 +71,7 @@ struct Leading {
     is_open: bool,
     /// The term in which this member gives its leadership away.
     given_up: Option<u64>,
+    must_seal: bool,
 }
 
 /// The progress of the state machine.
@@ -90,13 +91,15 @@ pub(crate) enum Fault {
 #[derive(Default)]
 struct Recent {
     entries: VecDeque<Known>,
+    /// Ends of entries, both in the order of the log. Not all entries are here: the end of one that this member makes is known
+    /// once it is read to be sent.
+    ends: VecDeque<(u64, EntryId)>,
     /// The last entry that is durable.
     durable: Option<EntryId>,
 }
 
 struct Known {
     id: EntryId,
-    to: u64,
     /// Boxed, because few entries have one.
     membership: Option<Box<Membership>>,
 }
@@ -163,6 +166,7 @@ impl<R: Runtime> Shared<R> {
             leading.is_open = false;
         }
         leading.elected = None;
+        leading.must_seal = false;
         self.log.save_vote(&note::encode_vote(vote))?;
         leading.elected = elected;
         *self.vote.lock() = Some(*vote);
@@ -190,11 +194,15 @@ impl<R: Runtime> Shared<R> {
         if !leading.is_open {
             match self.log.set_leading(true) {
                 Ok(()) => leading.is_open = true,
-                // Entries that were appended after the election are not applied yet.
-                Err(frond_kv::Error::Failed(_)) => return Ok(false),
+                // Entries that were appended after the election are not applied yet, or the first one did not have all frames.
+                Err(frond_kv::Error::Failed(_)) => {
+                    leading.must_seal = true;
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
         }
+        leading.must_seal = false;
         Ok(true)
     }
 
@@ -233,19 +241,41 @@ impl<R: Runtime> Shared<R> {
     }
 
     /// Notes an entry at the end of the log.
-    pub fn appended(&self, id: EntryId, to: u64, membership: Option<Membership>) {
+    pub fn appended(&self, id: EntryId, membership: Option<Membership>) {
         let mut recent = self.recent.lock();
         if recent.entries.len() == RECENT_MAX {
             recent.entries.pop_front();
         }
         let membership = membership.map(Box::new);
-        recent.entries.push_back(Known { id, to, membership });
+        recent.entries.push_back(Known { id, membership });
         drop(recent);
         self.progress.lock().send_if_modified(|progress| {
             progress.last = Some(id.index);
-            progress.sealed = to;
             true
         });
+    }
+
+    /// Notes that this member has made an entry of its own frames.
+    pub fn sealed(&self) {
+        self.progress.lock().send_if_modified(|progress| {
+            progress.sealed += 1;
+            true
+        });
+    }
+
+    /// Notes the ends of entries that are read to be sent.
+    pub fn note_ends(&self, ends: impl Iterator<Item = (EntryId, u64)>) {
+        let mut recent = self.recent.lock();
+        for (id, to) in ends {
+            // Slow members get entries that others have got before.
+            if recent.ends.back().is_some_and(|(_, last)| *last >= id) {
+                continue;
+            }
+            if recent.ends.len() == RECENT_MAX {
+                recent.ends.pop_front();
+            }
+            recent.ends.push_back((to, id));
+        }
     }
 
     /// Whether an entry that was appended since the start is still in the log, as far as is remembered.
@@ -261,13 +291,14 @@ impl<R: Runtime> Shared<R> {
         }
     }
 
-    /// The end of the frames that are in an entry that was appended since the start.
-    pub fn sealed(&self) -> u64 {
-        self.recent
-            .lock()
-            .entries
-            .back()
-            .map_or(0, |known| known.to)
+    /// The number of entries that this member has made.
+    pub fn seals(&self) -> u64 {
+        self.progress.lock().borrow_watched().sealed
+    }
+
+    /// Whether frames wait for an entry, although the log reports none because it is closed.
+    pub fn must_seal(&self) -> bool {
+        self.leading.lock().must_seal
     }
 
     pub fn truncated(&self, last: Option<EntryId>) {
@@ -279,12 +310,13 @@ impl<R: Runtime> Shared<R> {
         {
             recent.entries.pop_back();
         }
+        while recent.ends.back().is_some_and(|(_, id)| Some(*id) > last) {
+            recent.ends.pop_back();
+        }
         recent.durable = recent.durable.min(last);
-        let sealed = recent.entries.back().map_or(0, |known| known.to);
         drop(recent);
         self.progress.lock().send_if_modified(|progress| {
             progress.last = last.map(|id| id.index);
-            progress.sealed = sealed;
             true
         });
     }
@@ -302,11 +334,11 @@ impl<R: Runtime> Shared<R> {
         self.recent.lock().durable
     }
 
-    /// The entry that has everything before a position, or a later one if that is forgotten.
+    /// The entry that has everything before a position, or a later one.
     pub fn entry_of(&self, position: u64) -> Option<EntryId> {
         let recent = self.recent.lock();
-        let at = recent.entries.partition_point(|known| known.to < position);
-        recent.entries.get(at).map(|known| known.id)
+        let at = recent.ends.partition_point(|(to, _)| *to < position);
+        recent.ends.get(at).map(|(_, id)| *id)
     }
 
     /// The entries from `first` to before `end` without frames, if all of them are known.
@@ -337,6 +369,8 @@ impl<R: Runtime> Shared<R> {
         }
         drop(applied);
         let position = self.log.committed_position();
+        // In a set of one no entry is read to be sent.
+        self.note_ends(std::iter::once((id, position)));
         self.waiters.lock().advance(position);
         self.host.event(Event::Committed { position });
         self.pulse();

@@ -4,7 +4,7 @@
 //! 1. The core of consensus is the only caller of the methods that change the log, one at a time. `apply` is called by the state
 //!    machine, beside them.
 //! 2. An entry that this member has created ([`Group::Local`]) is sealed: its frames are in the log, and in the trees, already.
-//!    An entry that was received is appended. A blank entry and a change of members seal all frames that are in no entry.
+//!    An entry that was received is appended. A blank entry and a change of members seal frames like any other.
 //! 3. The callback of an append is called once every entry of it is durable.
 //! 4. After an error of the log the core ends. If the trees have what has to be removed, the fault is `MustReopen`.
 
@@ -38,30 +38,24 @@ impl<R: Runtime> Log<R> {
         let log = &self.shared.log;
         let id = entry_id(&entry.id);
         let done = self.done(id, flush.clone());
-        let to = match &entry.payload.group {
-            Group::Local(to) => {
-                // Frames that are committed meanwhile become a part of the next entry, so that the end of this one is known.
-                let to = to
-                    .unwrap_or_else(|| log.end_position())
-                    .max(self.shared.sealed());
+        match &entry.payload.group {
+            Group::Local => {
                 let note = note::encode(entry.payload.membership.as_ref());
-                log.seal(id, Some(to), &note, done)?;
-                to
+                log.seal(id, &note, done)?;
+                self.shared.sealed();
             }
-            Group::Frames { to, .. } => {
+            Group::Frames { .. } => {
                 if let Some(entry) = message::log_entry(entry) {
                     log.append(entry, done)?;
                 }
-                *to
             }
             Group::Omitted => {
                 return Err(frond_kv::Error::InvalidOption(
                     "an entry without its frames cannot be appended".into(),
                 ));
             }
-        };
-        self.shared
-            .appended(id, to, entry.payload.membership.clone());
+        }
+        self.shared.appended(id, entry.payload.membership.clone());
         Ok(())
     }
 

@@ -134,6 +134,9 @@ impl<R: Runtime> RaftLogReader<Types<R>> for Reader<R> {
         let entries = self
             .read(start, end, self.shared.settings.batch_bytes)
             .await?;
+        // They are about to be sent, so that members may acknowledge them.
+        self.shared
+            .note_ends(entries.iter().map(|entry| (entry.id, entry.to)));
         entries.into_iter().map(with_frames).collect()
     }
 }

@@ -71,7 +71,9 @@ impl MemberLog for Loose {
         Poll::Pending
     }
 
-    fn seal(&self, id: EntryId, _to: Option<u64>, note: &[u8], done: Done) -> Result<()> {
+    fn request(&self, _position: u64) {}
+
+    fn seal(&self, id: EntryId, note: &[u8], done: Done) -> Result<()> {
         let entry = LogEntry {
             id,
             from: 0,

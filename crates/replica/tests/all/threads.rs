@@ -196,6 +196,8 @@ fn a_member_that_lacks_purged_entries_has_to_copy_a_store() {
         set.until(|| first.role().is_leading).await;
         let position = set.logs[&1].commit(b"value").unwrap();
         first.wait_committed(position).await.unwrap();
+        let own = |members: &BTreeSet<u64>| members.contains(&1);
+        first.acknowledged(position, own).await.unwrap();
         set.logs[&1].sync();
         let through = set.logs[&1].state().applied.unwrap();
         assert!(
