@@ -15,6 +15,7 @@ use frond_replica::{AsyncRuntime, Runtime};
 use openraft::OptionalSend;
 use openraft_rt_sim::{SimInstant, SimRuntime};
 use parking_lot::Mutex;
+use rand::RngExt;
 
 thread_local! {
     /// The machine whose task runs now.
@@ -53,7 +54,7 @@ impl Machine {
     pub fn end(&self) {
         let mut state = self.state.lock();
         state.is_dead = true;
-        wake(&mut state);
+        state.waiting.clear();
     }
 
     pub fn pause(&self) {
@@ -76,9 +77,12 @@ impl Machine {
     }
 }
 
+/// Wakes tasks in any order.
 fn wake(state: &mut MachineState) {
-    for waker in state.waiting.drain(..) {
-        waker.wake();
+    let mut random = SimRuntime::thread_rng();
+    while !state.waiting.is_empty() {
+        let next = random.random_range(0..state.waiting.len());
+        state.waiting.swap_remove(next).wake();
     }
 }
 
@@ -287,10 +291,19 @@ impl AsyncRuntime for Sim {
 }
 
 impl Runtime for Sim {
-    // Inline: there is one thread, and the log in memory blocks for no time.
+    // On the one thread that there is, now or after a while, as a busy pool of threads would.
     async fn blocking<T: Send + 'static>(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
+        let wait = SimRuntime::thread_rng().random_range(0..100_u64);
+        let wait = match wait {
+            0 => 30_000,
+            1..20 => wait * 200,
+            _ => 0,
+        };
+        if wait > 0 {
+            SimRuntime::sleep(Duration::from_micros(wait)).await;
+        }
         Ok(work())
     }
 }
