@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["auth", "bson", "http"]),
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
+    ("replica", &["kv"]),
     ("runtime", &["auth", "error"]),
     ("javascript", &["bson", "error", "query"]),
     ("oplog", &["bson", "error"]),

@@ -10,10 +10,12 @@
 
 pub mod checks;
 mod keyspace;
+mod member_log;
 mod memory;
 mod operators;
 
 pub use keyspace::Keyspace;
+pub use member_log::{Loss, MemoryLog, Violations};
 pub use memory::{Memory, MemoryCursor, MemoryOptions, MemorySnapshot, MemoryTransaction};
 pub use operators::{Adds, Numbers, number, to_bytes};
 

@@ -1,0 +1,6 @@
+//! Tests of replica sets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod simulation;
+mod threads;
