@@ -73,7 +73,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const TEST_CRATES: &[&str] = &["kv-testing"];
 
 /// Further crates that only the tests of one crate may name: those of `store` damage the engine's files.
-const TEST_ARROWS: &[(&str, &str)] = &[("store", "kv"), ("store", "tree")];
+const TEST_ARROWS: &[(&str, &str)] = &[("replica", "tree"), ("store", "kv"), ("store", "tree")];
 
 /// Crates that the binary may name: it joins the server and the benchmarks.
 const BINARY_ARROWS: &[&str] = &["server", "backup", "bench", "files", "transfer"];
