@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use super::persist::{COLLECTION, INDEX, MULTIKEY, scan, tree_id};
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, definitions};
-use crate::cluster::Cluster;
+use crate::coordination::{Cluster, Coordination};
 use frond_storage::error::{Result, corrupt};
 use frond_storage::index::Index;
 use frond_storage::index::spec::IndexSpec;
@@ -149,7 +149,7 @@ pub(super) fn load(
             epoch: AtomicU64::new(0),
             hooks: hooks.clone(),
             large,
-            cluster: Some(cluster.clone()),
+            coordination: Coordination::Cluster(cluster.clone()),
             ..Shared::default()
         })?;
         view.insert(collection);
