@@ -171,6 +171,20 @@ impl ClusterTime {
         Ok(())
     }
 
+    /// Whether commits take their times from a clock that all servers share.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The time of the clock that all servers share, if there is one.
+    ///
+    /// # Errors
+    /// Errors of the keyspace.
+    pub(crate) fn shared_now(&self) -> Result<Option<u64>> {
+        let now = self.cluster.as_ref().map(Tikv::stamp_now);
+        Ok(now.transpose()?)
+    }
+
     /// The last time that was given out; the null timestamp before the first one.
     pub fn last(&self) -> Timestamp {
         Timestamp::from_u64(self.times.last.load(Ordering::SeqCst))
@@ -185,8 +199,7 @@ impl ClusterTime {
         if self.is_following() {
             return Ok(self.last());
         }
-        if let Some(cluster) = &self.cluster {
-            let now = cluster.stamp_now()?;
+        if let Some(now) = self.shared_now()? {
             let last = self.times.last.fetch_max(now, Ordering::SeqCst);
             return Ok(Timestamp::from_u64(last.max(now)));
         }

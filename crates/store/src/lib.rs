@@ -5,16 +5,18 @@ mod admin;
 mod aggregate;
 pub mod catalog;
 mod change_stream;
-mod cluster;
 mod cluster_time;
+mod coordination;
 pub mod exec;
 mod explain;
 mod find;
 mod follow;
 mod index_build;
+mod maintenance;
 mod memory;
 mod op_stats;
 pub mod oplog;
+mod own_files;
 pub mod plan;
 mod queries;
 pub mod reference;
@@ -32,7 +34,7 @@ pub mod write;
 pub use admin::{
     CachedPlan, CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats,
     CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport,
-    ResumedBuild, ShapeExample, TtlPass, VerifyReport, backup, offline,
+    ResumedBuild, ShapeExample, VerifyReport, backup, offline,
 };
 pub use aggregate::{AggregateRequest, StageStats};
 pub use catalog::{
@@ -40,8 +42,8 @@ pub use catalog::{
     IndexSelector, LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use change_stream::is_change_stream;
-pub use cluster::{ServerInfo, SharedOptions};
 pub use cluster_time::ClusterTime;
+pub use coordination::{ServerInfo, SharedOptions};
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
@@ -67,6 +69,7 @@ pub use frond_storage::scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
 pub use frond_storage::{index, keyspace, options};
+pub use maintenance::TtlPass;
 pub use op_stats::{
     OpStats, PlanHashes, ShownPlan, UsedPlan, update as update_op_stats, watch, watch_part,
 };

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Catalog, LastWritten};
-use crate::cluster::{Cluster, ServerInfo, SharedOptions};
 use crate::cluster_time::{ClusterTime, Times};
+use crate::coordination::{Coordination, ServerInfo, SharedOptions};
 use crate::oplog::{Oplog, OplogSettings};
+use crate::own_files::OwnFiles;
 use crate::queries::QuerySettings;
 use frond_storage::error::Result;
 use frond_storage::keyspace::disk::Disk;
 use frond_storage::keyspace::{
     CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
-    EventListener, Files, LogRecovery, MemberLog, MemoryBudget,
+    EventListener, LogRecovery, MemberLog, MemoryBudget,
 };
 use frond_storage::merge::{kind, merge_operator};
 use frond_storage::options::NaturalOrder;
@@ -136,7 +137,7 @@ impl DocumentStore {
         if options.follows || options.member {
             cluster_time.follow(oplog.last());
         }
-        let cluster = (options.shared).map(|shared| Cluster::new(engine.clone(), shared));
+        let coordination = Coordination::new(&engine, options.shared, options.member);
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
@@ -145,8 +146,7 @@ impl DocumentStore {
                 oplog,
                 options.large_documents,
                 options.natural_order,
-                cluster,
-                options.member,
+                coordination,
             )?),
         })
     }
@@ -167,7 +167,7 @@ impl DocumentStore {
         let is_member = options.member;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
-        let was_log_cut = store.engine().files().is_some_and(Files::was_log_cut);
+        let was_log_cut = OwnFiles::of(store.engine()).was_log_cut();
         if !store.is_shared() && !was_log_cut && !is_member {
             // A server must start on a full disk. What stays is dropped by a later start.
             let _ = store.catalog.drop_orphaned_trees();
@@ -227,8 +227,7 @@ impl DocumentStore {
     /// The last time before a change stream that begins now.
     pub(crate) fn change_stream_start(&self) -> u64 {
         // Of a cluster: others may have committed since this server did. If PD does not answer, reading fails as well.
-        let cluster = self.engine().cluster();
-        let now = cluster.and_then(|cluster| cluster.stamp_now().ok());
+        let now = self.cluster_time.shared_now().ok().flatten();
         now.unwrap_or_else(|| self.oplog().last().to_u64())
     }
 
@@ -239,29 +238,28 @@ impl DocumentStore {
 
     /// Bytes of memtables that only snapshots, such as those of open cursors, keep in memory.
     pub fn retained_bytes(&self) -> u64 {
-        self.engine().files().map_or(0, Files::retained_bytes)
+        OwnFiles::of(self.engine()).retained_bytes()
     }
 
     /// Whether that is too much: cursors that are idle should release their memory
     /// ([`QueryCursor::release_memory`](crate::QueryCursor::release_memory)).
     pub fn retains_too_much(&self) -> bool {
-        (self.engine().files()).is_some_and(Files::retains_too_much)
+        OwnFiles::of(self.engine()).retains_too_much()
     }
 
     /// The counters of an engine with data files; all zero in a cluster.
     pub fn engine_stats(&self) -> EngineStats {
-        (self.engine().files()).map_or_else(EngineStats::default, Files::stats)
+        OwnFiles::of(self.engine()).stats()
     }
 
     /// Requests to the TiKV cluster, and the number of this run of this server there; `None` with data files.
     pub fn tikv_stats(&self) -> Option<(ClusterStats, Option<u32>)> {
-        let cluster = self.engine().cluster()?;
-        Some((cluster.stats(), Some(cluster.instance())))
+        self.catalog.coordination().keyspace_stats()
     }
 
     /// The room of the file system that holds the files; `None` if the data is in a cluster.
     pub fn disk_space(&self) -> Option<DiskSpace> {
-        self.engine().files().map(Files::disk_space)
+        OwnFiles::of(self.engine()).disk_space()
     }
 
     /// Syncs the log, so that all acknowledged writes survive a crash.
@@ -285,7 +283,7 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn checkpoint(&self) -> Result<()> {
-        (self.engine().files()).map_or(Ok(()), |files| Ok(files.checkpoint()?))
+        OwnFiles::of(self.engine()).checkpoint()
     }
 
     /// Writes a checkpoint and closes the files. Later operations fail with `InterruptedAtShutdown` (11600).
@@ -301,7 +299,7 @@ impl DocumentStore {
 
     /// Whether other servers may use the same keyspace.
     pub fn is_shared(&self) -> bool {
-        self.catalog.cluster().is_some()
+        self.catalog.coordination().has_others()
     }
 
     /// The servers that share the keyspace, this one included; none if no others can.
@@ -315,7 +313,7 @@ impl DocumentStore {
     /// The number of this server, which no other live server has; 0 if no others can share the keyspace. A server that has
     /// lost its lease may get another one.
     pub fn server_number(&self) -> u32 {
-        (self.catalog.cluster()).map_or(0, |cluster| cluster.number())
+        self.catalog.coordination().server_number()
     }
 
     /// Whether this server does a task that only one of all servers does, until it ends: always, if no others can share the
@@ -324,10 +322,7 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn leads(&self, task: &str) -> Result<bool> {
-        match self.catalog.cluster() {
-            None => Ok(true),
-            Some(cluster) => cluster.leads(task),
-        }
+        self.catalog.coordination().leads(task)
     }
 
     /// Leaves the other servers, so that they do not wait for this one. Later requests fail with `NotWritablePrimary` (10107).
@@ -341,9 +336,7 @@ impl DocumentStore {
     /// For tests: while it is stalled, the server neither renews its lease nor follows other servers.
     #[doc(hidden)]
     pub fn stall(&self, stalled: bool) {
-        if let Some(cluster) = self.catalog.cluster() {
-            cluster.stall(stalled);
-        }
+        self.catalog.coordination().stall(stalled);
     }
 
     /// The settings of queries.

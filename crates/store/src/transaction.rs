@@ -8,6 +8,7 @@ use std::sync::Arc;
 use frond_bson::Timestamp;
 
 use crate::catalog::{Catalog, CatalogSnapshot, OpenTransaction};
+use crate::coordination;
 use crate::store::DocumentStore;
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, not_durable};
@@ -76,10 +77,10 @@ impl DocumentStore {
     pub fn timed_snapshot_reads(&self) -> Result<Option<(SnapshotReads, Timestamp)>> {
         loop {
             let reads = self.snapshot_reads();
-            let Some(snapshot) = reads.0.snapshot().cluster() else {
+            let Some(stamp) = coordination::cluster::stamp_of(reads.0.snapshot())? else {
                 return Ok(None);
             };
-            if let Some(stamp) = snapshot.stamp()? {
+            if let Some(stamp) = stamp {
                 self.cluster_time().saw(stamp);
                 return Ok(Some((reads, Timestamp::from_u64(stamp))));
             }

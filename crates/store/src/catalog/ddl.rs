@@ -122,7 +122,7 @@ impl Catalog {
     /// Commits a change, then publishes it.
     fn commit(&self, batch: Batch, publish: impl FnOnce(&mut View)) -> Result<()> {
         let (set, log) = batch.into_parts();
-        let version = self.commit_change(set, log.as_ref())?;
+        let version = self.commit_change(set, log.as_ref())?.unwrap_or(0);
         self.publish(|view| {
             view.version = version;
             publish(view);
@@ -342,7 +342,7 @@ impl Catalog {
                 gate: RwLock::new(0),
                 hooks: self.state.hooks.clone(),
                 large: self.state.large,
-                cluster: self.state.cluster.clone(),
+                coordination: self.state.coordination.clone(),
                 ..Shared::default()
             }),
         };
@@ -351,8 +351,8 @@ impl Catalog {
             batch.create_tree(segments, &collection.settings.segments_tree());
         }
         persist::put_collection(&mut batch, &collection);
-        if let Some(cluster) = (self.state.cluster.as_ref()).filter(|_| is_temporary(ns.coll())) {
-            cluster.stage_temporary(&mut batch, &uuid);
+        if is_temporary(ns.coll()) {
+            self.state.coordination.stage_temporary(&mut batch, &uuid);
         }
         logged::log_create(&mut batch, &collection);
         let first = collection
@@ -703,8 +703,9 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     batch.set_frees_space();
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
-    if collection.shared.cluster.is_some() && collection.settings.capped.is_some() {
-        crate::cluster::stage_forget_record(batch, &collection.uuid);
+    if collection.settings.capped.is_some() {
+        let coordination = &collection.shared.coordination;
+        coordination.stage_forget_record(batch, &collection.uuid);
     }
     end_temporary(batch, collection);
     collection.trees().for_each(|tree| batch.drop_tree(tree));
@@ -720,8 +721,9 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
 
 /// Ends that a collection belongs to a command, if it did.
 fn end_temporary(batch: &mut WriteSet, collection: &Collection) {
-    if collection.shared.cluster.is_some() && is_temporary(collection.ns.coll()) {
-        crate::cluster::stage_end_of_temporary(batch, &collection.uuid);
+    if is_temporary(collection.ns.coll()) {
+        let coordination = &collection.shared.coordination;
+        coordination.stage_end_of_temporary(batch, &collection.uuid);
     }
 }
 

@@ -77,11 +77,9 @@ impl Catalog {
         let tree = self.allocate_tree()?;
         let mut batch = Batch::new(None);
         batch.create_tree(tree, &TreeOptions::default());
-        persist::put_working(&mut batch, tree, self.state.cluster.as_deref());
+        persist::put_working(&mut batch, tree, &self.state.coordination);
         let after = collection.with_dirty_set(Some(tree));
-        if self.state.cluster.is_some() {
-            persist::put_collection(&mut batch, &after);
-        }
+        persist::put_changes(&mut batch, &after);
         self.replace(&collection, Some(after), batch)?;
         Ok(Switched::Done(collection.changes))
     }
@@ -103,9 +101,7 @@ impl Catalog {
         batch.drop_tree(tree);
         persist::delete_working(&mut batch, tree);
         let after = collection.with_dirty_set(None);
-        if self.state.cluster.is_some() {
-            persist::put_collection(&mut batch, &after);
-        }
+        persist::put_changes(&mut batch, &after);
         self.replace(&collection, Some(after), batch)
     }
 }
@@ -120,7 +116,7 @@ impl Catalog {
         let tree = self.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
-        persist::put_working(&mut batch, tree, self.state.cluster.as_deref());
+        persist::put_working(&mut batch, tree, &self.state.coordination);
         self.commit_beside_view(batch, None)?;
         Ok(tree)
     }

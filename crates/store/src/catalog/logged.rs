@@ -326,19 +326,22 @@ impl Catalog {
         }
     }
 
-    /// Commits a change of the catalog. Returns the version of the catalog then, if several servers share it, otherwise 0.
+    /// Commits a change of the catalog. Returns the version of the catalog then, if it is stored for others.
     ///
     /// # Errors
     /// As [`Oplog::commit`].
-    pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<i64> {
-        let Some(cluster) = &self.state.cluster else {
-            self.record_written(self.state.commit(set, log)?);
-            return Ok(0);
-        };
+    pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<i64>> {
         let mut attempts = 0;
         loop {
             // Fails if this server does not hold the lock any more.
-            let (all, version) = cluster.next_version(&set)?;
+            let Some((all, version)) = self.state.coordination.next_version(&set)? else {
+                if set.is_empty() && log.is_none() {
+                    // Only a new version would have to be stored.
+                    return Ok(None);
+                }
+                self.record_written(self.state.commit(set, log)?);
+                return Ok(None);
+            };
             match self.state.commit(all, log) {
                 // No other server changes the catalog, so the change is still right.
                 Err(error) if error.is_conflict() && attempts < ATTEMPTS_MAX => {
@@ -347,7 +350,7 @@ impl Catalog {
                 }
                 committed => {
                     self.record_written(committed?);
-                    return Ok(version);
+                    return Ok(Some(version));
                 }
             }
         }
@@ -355,8 +358,7 @@ impl Catalog {
 
     /// As [`Catalog::commit_change`], of what is not in a view.
     pub(super) fn commit_beside_view(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
-        let version = self.commit_change(set, log)?;
-        if self.state.cluster.is_some() {
+        if let Some(version) = self.commit_change(set, log)? {
             self.publish(|view| view.version = version);
         }
         Ok(())
@@ -364,11 +366,7 @@ impl Catalog {
 
     /// Lets other servers hear that the oplog was turned on or off.
     fn note_change_of_oplog(&self) -> Result<()> {
-        if self.state.cluster.is_some() {
-            self.commit_beside_view(WriteSet::new(), None)
-        } else {
-            Ok(())
-        }
+        self.commit_beside_view(WriteSet::new(), None)
     }
 
     /// A handle of the current state whose next commit has these entries of another server.

@@ -258,7 +258,13 @@ impl CatalogState {
     /// Reads the definitions that a commit has changed, and publishes them.
     fn reload_applied(&self, before: &Arc<View>) -> Result<()> {
         let snapshot = self.engine.snapshot();
-        let after = reload::load(&snapshot, before, &self.hooks, self.large, None)?;
+        let after = reload::load(
+            &snapshot,
+            before,
+            &self.hooks,
+            self.large,
+            &self.coordination,
+        )?;
         self.session_tree.set(persist::session_tree(&snapshot)?);
         self.oplog.reload(&snapshot)?;
         let versions: HashMap<Uuid, u64> = (after.iter())

@@ -52,12 +52,13 @@ use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
-use crate::cluster::Cluster;
+use crate::coordination::Coordination;
 use crate::oplog::{Copied, Oplog};
+use crate::own_files::OwnFiles;
 use frond_storage::error::{Result, command, corrupt};
 use frond_storage::index::spec::{ID_INDEX_NAME, IndexSpec};
 use frond_storage::index::{Index, Usage};
-use frond_storage::keyspace::{CATALOG_TREE, Engine, Files, Snapshot, TreeId};
+use frond_storage::keyspace::{CATALOG_TREE, Engine, Snapshot, TreeId};
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::options::{CollectionOptions, NaturalOrder};
@@ -148,8 +149,7 @@ struct Shared {
     large: LargeDocuments,
     /// Of a collection in the order of insertion: its record ids.
     records: Records,
-    /// The other servers, if there may be some.
-    cluster: Option<Arc<Cluster>>,
+    coordination: Coordination,
     /// Which indexes queries of a shape may use.
     index_filters: IndexFilters,
 }
@@ -168,9 +168,9 @@ impl Collection {
         if let Some(oplog) = &self.oplog {
             return oplog.counts();
         }
-        if let Some(cluster) = &self.shared.cluster {
-            // Other servers write, too. What was read last is near it, should the keyspace not be readable.
-            if let Ok(counts) = self.counts_in(&cluster.engine().snapshot()) {
+        if let Some(snapshot) = self.shared.coordination.snapshot_of_counts() {
+            // What was read last is near it, should the keyspace not be readable.
+            if let Ok(counts) = self.counts_in(&snapshot) {
                 self.set_counts(counts);
                 return counts;
             }
@@ -186,7 +186,7 @@ impl Collection {
     /// # Errors
     /// With other servers: errors of the engine, `DataCorruptionDetected` (301).
     pub(crate) fn counts_in(&self, snapshot: &Snapshot) -> Result<Counts> {
-        if self.shared.cluster.is_none() {
+        if !self.shared.coordination.has_others() {
             return Ok(self.counts());
         }
         self.stored_counts(snapshot)
@@ -381,10 +381,7 @@ struct CatalogState {
     current: ArcSwap<View>,
     /// Held during a change of the catalog.
     changing: Mutex<()>,
-    /// The other servers, if there may be some.
-    cluster: Option<Arc<Cluster>>,
-    /// Whether this server is a member of a replica set whose members share a log.
-    is_member: bool,
+    coordination: Coordination,
     /// With other servers: held by whoever changes the view.
     reloading: Mutex<()>,
     /// New collections whose commit is under way ([`announce`]).
@@ -443,18 +440,17 @@ impl Catalog {
         oplog: Arc<Oplog>,
         large: LargeDocuments,
         natural_order: NaturalOrder,
-        cluster: Option<Arc<Cluster>>,
-        is_member: bool,
+        coordination: Coordination,
     ) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
-        let view = match &cluster {
-            None => {
+        let view = match &coordination {
+            Coordination::Local(_) => {
                 let mut view = persist::load(&engine, &hooks, large)?;
                 definitions::load(&engine.snapshot(), &mut view)?;
                 view
             }
             // It is loaded when this server is registered.
-            Some(_) => persist::begin_shared(&engine)?,
+            Coordination::Cluster(_) => persist::begin_shared(&engine)?,
         };
         let session_tree = SessionTree::load(&engine)?;
         let catalog = Catalog {
@@ -465,8 +461,7 @@ impl Catalog {
                 natural_order,
                 current: ArcSwap::from_pointee(view),
                 changing: Mutex::new(()),
-                cluster,
-                is_member,
+                coordination,
                 reloading: Mutex::new(()),
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
@@ -479,13 +474,13 @@ impl Catalog {
             copied: None,
             given_uuid: None,
         };
-        if is_member {
+        if catalog.is_member() {
             member::start(&catalog.state)?;
             return Ok(catalog);
         }
-        if catalog.state.cluster.is_some() {
+        if let Coordination::Cluster(cluster) = &catalog.state.coordination {
             // Unfinished work may belong to a server that is still alive.
-            shared::start(&catalog.state)?;
+            shared::start(&catalog.state, cluster)?;
             return Ok(catalog);
         }
         if catalog.oplog().is_following() {
@@ -496,7 +491,7 @@ impl Catalog {
             return Ok(catalog);
         }
         // After a cut of the log a temporary collection may be what is left of another one.
-        if !(catalog.state.engine.files()).is_some_and(Files::was_log_cut) {
+        if !OwnFiles::of(&catalog.state.engine).was_log_cut() {
             catalog.drop_temporary()?;
         }
         catalog.restart_unfinished_indexes()?;
@@ -510,7 +505,7 @@ impl Catalog {
 
     /// Whether this server is a member of a replica set whose members share a log.
     pub(crate) fn is_member(&self) -> bool {
-        self.state.is_member
+        self.state.coordination.is_member()
     }
 
     pub fn engine(&self) -> &Engine {
@@ -536,7 +531,7 @@ impl Catalog {
         if let Some(found) = self.collection_here(ns) {
             return Some(found);
         }
-        if self.state.cluster.is_some() && self.is_live() && self.state.refresh() {
+        if self.is_live() && self.state.refresh() {
             self.collection_here(ns)
         } else {
             None

@@ -41,17 +41,17 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine; `NotWritablePrimary` (10107).
     pub(crate) fn drop_leftovers(&self) -> Result<usize> {
-        let Some(cluster) = self.cluster() else {
-            return Ok(0);
-        };
+        let coordination = &self.state.coordination;
         let snapshot = self.state.engine.snapshot();
-        let temporary = cluster.temporary(&snapshot)?;
+        let temporary = coordination.temporary(&snapshot)?;
         let working = persist::working_trees(&snapshot)?;
         drop(snapshot);
         if temporary.is_empty() && working.is_empty() {
             return Ok(0);
         }
-        let live = cluster.live()?;
+        let Some(live) = coordination.live()? else {
+            return Ok(0);
+        };
         let mut dropped = 0;
         // The collections first. A command whose server has lost its lease for a while fails then, before it misses its trees.
         for (uuid, owner) in temporary {

@@ -14,7 +14,7 @@ use super::{
     Catalog, CatalogSnapshot, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS,
     View,
 };
-use crate::cluster::AtGate;
+use crate::coordination::{AtGate, Coordination};
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, command};
 use frond_storage::keyspace::{Snapshot, WriteSet};
@@ -220,7 +220,7 @@ impl Catalog {
     /// It waits for no change of a definition, for the reasons of [`Catalog::read`].
     pub(crate) fn catalog_snapshot(&self) -> CatalogSnapshot {
         let state = &self.state;
-        if let Some(cluster) = &state.cluster {
+        if let Coordination::Cluster(cluster) = &state.coordination {
             return self.catalog_snapshot_shared(cluster);
         }
         loop {
@@ -264,7 +264,7 @@ impl Catalog {
             };
             return Ok(Some((collection, self.snapshot()?)));
         }
-        if let Some(cluster) = &self.state.cluster {
+        if let Coordination::Cluster(cluster) = &self.state.coordination {
             return self.read_shared(ns, cluster);
         }
         loop {
@@ -301,9 +301,8 @@ impl Catalog {
 
     /// With other servers, waits for the lease. The result is dropped behind the gate.
     fn before_gate(&self) -> Option<AtGate<'_>> {
-        let cluster = self.state.cluster.as_ref()?;
         self.await_lease();
-        Some(cluster.at_gate())
+        self.state.coordination.at_gate()
     }
 
     /// Runs `write` with the current definition of a collection, which cannot change meanwhile.

@@ -295,7 +295,7 @@ impl OpenTransaction {
         let mut set = WriteSet::new();
         extra(&mut set);
         // Dropped behind the gates.
-        let at_gate = state.cluster.as_ref().map(|cluster| cluster.at_gate());
+        let at_gate = state.coordination.at_gate();
         let mut gates = Vec::new();
         for (uuid, written) in &changes.written {
             if !changes.created.contains_key(uuid) {
@@ -311,13 +311,9 @@ impl OpenTransaction {
         }
         let writes = !engine.is_empty() || !set.is_empty();
         let mut watched = None;
-        if let Some(cluster) = &state.cluster
-            && changes.written.values().any(|written| written.is_watched)
-        {
-            watched = Some((
-                cluster,
-                cluster.stage_watched(&mut set, &engine.snapshot())?,
-            ));
+        if changes.written.values().any(|written| written.is_watched) {
+            let coordination = &state.coordination;
+            watched = coordination.stage_watched(&mut set, &engine.snapshot())?;
         }
         // It cannot be turned on or off while the gates, or the lock on changes, are held.
         if writes && state.oplog.trees() != self.oplog {
@@ -349,9 +345,7 @@ impl OpenTransaction {
             state.hooks.changed();
         }
         let committed = committed.map_err(not_staged)?;
-        if let Some((cluster, change)) = watched {
-            cluster.committed_watched(change);
-        }
+        state.coordination.committed_watched(watched);
         if let Some(at) = state.oplog.record_commit(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
             state

@@ -18,9 +18,10 @@ use super::describe::Describer;
 use super::stats::OperatorStats;
 use crate::catalog::Collection;
 use crate::op_stats;
+use crate::own_files::OwnFiles;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
-use frond_storage::keyspace::{Engine, Files, MemoryBudget, Snapshot, TreeId};
+use frond_storage::keyspace::{Engine, MemoryBudget, Snapshot, TreeId};
 use frond_storage::record;
 
 /// Steps between two checks of the limits, and of the memory that the snapshot keeps.
@@ -201,7 +202,7 @@ impl ExecContext {
         self.steps.set(0);
         op_stats::show_plan();
         if let Some(engine) = &self.engine
-            && engine.files().is_some_and(Files::retains_too_much)
+            && OwnFiles::of(engine).retains_too_much()
         {
             let held = self.snapshot.as_ref();
             let retained = held.map_or(0, |snapshot| engine.retained_by(snapshot));

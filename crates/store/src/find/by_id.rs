@@ -78,7 +78,7 @@ fn look_up(
     ns: &Namespace,
     id: &Value<'_>,
 ) -> Result<Option<(Arc<Collection>, Option<ValueRef>)>> {
-    if catalog.cluster().is_some()
+    if catalog.coordination().has_latest()
         && let Some(collection) = catalog.collection(ns)
         && let Some(key) = key_of(&collection, id)
         && let Some(found) = catalog.get_latest(ns, &collection, &key)?

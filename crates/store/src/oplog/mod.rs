@@ -207,6 +207,11 @@ impl Oplog {
             _ => None,
         };
         let settings = stored.as_ref().map(|stored| stored.settings);
+        let readers = if cluster_time.is_shared() {
+            Readers::beside_others()
+        } else {
+            Readers::default()
+        };
         let mut oplog = Oplog {
             engine: engine.clone(),
             cluster_time,
@@ -219,10 +224,7 @@ impl Oplog {
                 min_retention_hours: 0.0,
             })),
             maintenance: RwLock::new(()),
-            readers: Arc::new(match engine.cluster() {
-                Some(_) => Readers::beside_others(),
-                None => Readers::default(),
-            }),
+            readers: Arc::new(readers),
             marks: Marks::default(),
         };
         let readers = Arc::downgrade(&oplog.readers);
@@ -373,9 +375,9 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn make_durable(&self) -> Result<()> {
-        if let Some(cluster) = self.engine.cluster() {
+        if let Some(now) = self.cluster_time.shared_now()? {
             // Other servers may have written what the reader expects. They tell soon what they are done with.
-            let (now, began) = (cluster.stamp_now()?, Instant::now());
+            let began = Instant::now();
             while self.engine.durable_stamp() < now && began.elapsed() < OTHERS_WAIT {
                 Interrupt::check_current()?;
                 std::thread::sleep(OTHERS_LOOK);

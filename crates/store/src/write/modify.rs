@@ -19,12 +19,11 @@ use crate::exec::build::{Output, RowParts};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
 use crate::find::{IdLookUp, Planned, PlannedQuery, note_look_up};
+use crate::own_files::OwnFiles;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result, command};
-use frond_storage::keyspace::{
-    COMMIT_DOCUMENTS_MAX, Durability, EngineError, Files, Snapshot, TreeId,
-};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Snapshot, TreeId};
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
 use frond_storage::record;
@@ -266,10 +265,7 @@ impl Target<'_> {
                 Ok(Searched::APart) => {}
                 Err(error) if change.removes() && error.is_disk_full() => {
                     // The commit has waited while the snapshot of its search kept on disk what was deleted.
-                    let is_freed = match self.catalog.engine().files() {
-                        Some(files) => files.await_space()?,
-                        None => false,
-                    };
+                    let is_freed = OwnFiles::of(self.catalog.engine()).await_space()?;
                     let is_stuck = changed.modified == before && full_at == Some(before);
                     if !is_freed || is_stuck {
                         let message = error.message();
@@ -313,8 +309,8 @@ impl Target<'_> {
                 return Ok(Searched::Everything);
             }
             let is_long = changed.modified - before >= SEARCH_DOCUMENTS_FULL_DISK;
-            let files = self.catalog.engine().files();
-            if is_long && change.removes() && files.is_some_and(Files::is_disk_low) {
+            let files = OwnFiles::of(self.catalog.engine());
+            if is_long && change.removes() && files.is_disk_low() {
                 return Ok(Searched::APart);
             }
         }

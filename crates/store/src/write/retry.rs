@@ -43,7 +43,7 @@ impl<'a> Retry<'a> {
     ///
     /// In a transaction there is no other attempt: its snapshot would not see what the other one wrote.
     pub fn after(&mut self, error: Error) -> Result<()> {
-        if let (Error::Unannounced(unannounced), Some(_)) = (&error, self.catalog.cluster()) {
+        if let Error::Unannounced(unannounced) = &error {
             self.announcements += 1;
             if self.announcements > ANNOUNCEMENTS_MAX {
                 // A transaction whose definition is not the current one.

@@ -13,6 +13,7 @@ use frond_error::{Error, ErrorCode};
 
 use super::rate::Rate;
 use super::request::{BackupRequest, pack};
+use crate::own_files::OwnFiles;
 use crate::store::DocumentStore;
 use frond_storage::clock::now_ms;
 use frond_storage::context::OpContext;
@@ -105,7 +106,7 @@ impl DocumentStore {
     /// `ChangeStreamHistoryLost` (286) if the log is gone from the position that is asked for; `BadValue` (2) for a position behind its
     /// end; errors of the engine.
     pub fn backup_stream(&self, request: BackupRequest) -> Result<BackupStream> {
-        let files = self.engine().require_files()?;
+        let files = OwnFiles::of(self.engine()).require()?;
         let (mut copy, mut log) = (None, None);
         if request.is_log_only {
             // Without a journal there is nothing to follow.

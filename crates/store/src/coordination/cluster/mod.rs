@@ -45,7 +45,9 @@ use parking_lot::{Condvar, Mutex};
 
 pub(crate) use builds::{BuildState, stage_end_of_build};
 use frond_storage::error::{Error, Result, command, corrupt};
-use frond_storage::keyspace::{CATALOG_TREE, Engine, Snapshot, Tikv, WriteSet};
+use frond_storage::keyspace::{
+    CATALOG_TREE, ClusterStats, Engine, Snapshot, Tikv, TreeId, ValueRef, WriteSet,
+};
 pub(crate) use id_allocator::stage_forget_record;
 pub(crate) use leftovers::{owner_of, stage_end_of_temporary};
 pub(crate) use registry::Done;
@@ -203,6 +205,16 @@ fn unregistered() -> Error {
     )
 }
 
+/// The stamp by which any server finds the moment of a snapshot again. `None` if snapshots have no stamps; `Some(None)` if this one
+/// has none yet.
+///
+/// # Errors
+/// Errors of the keyspace.
+pub(crate) fn stamp_of(snapshot: &Snapshot) -> Result<Option<Option<u64>>> {
+    let snapshot = snapshot.cluster();
+    Ok(snapshot.map(|snapshot| snapshot.stamp()).transpose()?)
+}
+
 /// Reads the value of one of the keys above.
 fn read_doc(snapshot: &Snapshot, key: &[u8]) -> Result<Option<DocBuf>> {
     let Some(stored) = snapshot.get(CATALOG_TREE, key)? else {
@@ -238,6 +250,44 @@ impl Cluster {
 
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// See [`super::Coordination::keyspace_stats`].
+    pub fn keyspace_stats(&self) -> Option<(ClusterStats, Option<u32>)> {
+        let keyspace = self.fenced.as_ref()?;
+        Some((keyspace.stats(), Some(keyspace.instance())))
+    }
+
+    /// Readers in the order of stamps wait for the commits of all servers. Returns whether the keyspace has stamps of its own.
+    pub fn combine_stamps(self: &Arc<Cluster>) -> bool {
+        let Some(keyspace) = &self.fenced else {
+            return false;
+        };
+        let weak = Arc::downgrade(self);
+        keyspace.set_stamp_combination(Arc::new(move |own| {
+            weak.upgrade()
+                .and_then(|cluster| cluster.global_low_watermark(own))
+        }));
+        true
+    }
+
+    /// See [`super::Coordination::get_latest`].
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Option<ValueRef>>> {
+        let Some(keyspace) = self.fenced.as_ref().filter(|_| self.is_valid()) else {
+            return Ok(None);
+        };
+        let found = keyspace.get_latest(tree, key)?;
+        let found = found.map(|value| value.map(ValueRef::from));
+        Ok(found.filter(|_| self.is_valid()))
+    }
+
+    /// The snapshot with a stamp, which any server may have taken.
+    pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
+        let keyspace = self.fenced.as_ref()?;
+        keyspace.snapshot_at(stamp).map(Snapshot::from)
     }
 
     /// Milliseconds since 1970 by the clock that all servers share.
