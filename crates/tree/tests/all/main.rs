@@ -8,9 +8,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../support/append.rs"]
-mod append;
-
 #[path = "../support/list.rs"]
 mod list;
 
