@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use frond_tree::{Direction, Error, Options, Store, TreeId};
 
-use crate::append::Append;
 use crate::support::SimDisk;
+use frond_kv_testing::Appends;
 
 pub type Content = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
 
@@ -25,7 +25,7 @@ pub fn options(disk: &SimDisk) -> Options {
     options.fanout = 4;
     options.inline = true;
     options.flush_threads = 1;
-    options.merge = Arc::new(Append);
+    options.merge = Arc::new(Appends);
     options.member = true;
     options
 }
