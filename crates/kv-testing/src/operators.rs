@@ -79,7 +79,7 @@ impl MergeOperator for Appends {
 
 /// As [`Appends`], and refuses malformed deltas and values: the functions return the reason.
 pub struct Careful {
-    /// Of a delta.
+    /// Returns the reason to refuse a delta.
     pub refuses_delta: fn(&[u8]) -> Option<&'static str>,
     /// Of a value that a delta is applied to.
     pub refuses_base: fn(&[u8]) -> Option<&'static str>,

@@ -432,7 +432,7 @@ impl Build<'_> {
             .collect();
         let loaded = || {
             // Servers over a cluster fill indexes otherwise.
-            let files = OwnFiles::of(self.catalog.engine()).require()?;
+            let files = OwnFiles::new(self.catalog.engine()).require()?;
             let mut loader = files.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {

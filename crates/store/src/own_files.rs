@@ -13,7 +13,7 @@ pub(crate) struct OwnFiles<'a> {
 
 impl<'a> OwnFiles<'a> {
     #[inline]
-    pub fn of(engine: &'a Engine) -> OwnFiles<'a> {
+    pub fn new(engine: &'a Engine) -> OwnFiles<'a> {
         let files = engine.files();
         OwnFiles { engine, files }
     }

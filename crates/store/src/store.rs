@@ -167,7 +167,7 @@ impl DocumentStore {
         let is_member = options.member;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
-        let was_log_cut = OwnFiles::of(store.engine()).was_log_cut();
+        let was_log_cut = OwnFiles::new(store.engine()).was_log_cut();
         if !store.is_shared() && !was_log_cut && !is_member {
             // A server must start on a full disk. What stays is dropped by a later start.
             let _ = store.catalog.drop_orphaned_trees();
@@ -238,18 +238,18 @@ impl DocumentStore {
 
     /// Bytes of memtables that only snapshots, such as those of open cursors, keep in memory.
     pub fn retained_bytes(&self) -> u64 {
-        OwnFiles::of(self.engine()).retained_bytes()
+        OwnFiles::new(self.engine()).retained_bytes()
     }
 
     /// Whether that is too much: cursors that are idle should release their memory
     /// ([`QueryCursor::release_memory`](crate::QueryCursor::release_memory)).
     pub fn retains_too_much(&self) -> bool {
-        OwnFiles::of(self.engine()).retains_too_much()
+        OwnFiles::new(self.engine()).retains_too_much()
     }
 
     /// The counters of an engine with data files; all zero in a cluster.
     pub fn engine_stats(&self) -> EngineStats {
-        OwnFiles::of(self.engine()).stats()
+        OwnFiles::new(self.engine()).stats()
     }
 
     /// Requests to the TiKV cluster, and the number of this run of this server there; `None` with data files.
@@ -259,7 +259,7 @@ impl DocumentStore {
 
     /// The room of the file system that holds the files; `None` if the data is in a cluster.
     pub fn disk_space(&self) -> Option<DiskSpace> {
-        OwnFiles::of(self.engine()).disk_space()
+        OwnFiles::new(self.engine()).disk_space()
     }
 
     /// Syncs the log, so that all acknowledged writes survive a crash.
@@ -283,7 +283,7 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn checkpoint(&self) -> Result<()> {
-        OwnFiles::of(self.engine()).checkpoint()
+        OwnFiles::new(self.engine()).checkpoint()
     }
 
     /// Writes a checkpoint and closes the files. Later operations fail with `InterruptedAtShutdown` (11600).

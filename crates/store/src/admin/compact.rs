@@ -103,7 +103,7 @@ impl DocumentStore {
         let before = disk_bytes(engine, &trees);
         let mut total = None;
         let mut ended = Ok(());
-        OwnFiles::of(engine)
+        OwnFiles::new(engine)
             .require()?
             .compact_trees(&trees, |pending| {
                 let total = *total.get_or_insert(pending);
@@ -125,6 +125,6 @@ impl DocumentStore {
     /// Errors of the engine.
     pub fn pause_flushing(&self) -> Result<FlushPause> {
         self.flush_log()?;
-        Ok(OwnFiles::of(self.engine()).require()?.pause_flushing()?)
+        Ok(OwnFiles::new(self.engine()).require()?.pause_flushing()?)
     }
 }

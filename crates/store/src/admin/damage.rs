@@ -21,7 +21,7 @@ pub struct DamagedBlock {
 impl DocumentStore {
     /// The damaged blocks that were met since the store was opened and that are still in use.
     pub fn damage(&self) -> Vec<DamagedBlock> {
-        let blocks = OwnFiles::of(self.engine()).damage();
+        let blocks = OwnFiles::new(self.engine()).damage();
         if blocks.is_empty() {
             return Vec::new();
         }

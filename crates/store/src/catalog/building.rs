@@ -425,7 +425,7 @@ impl Catalog {
     /// Gives indexes whose build was interrupted, by a crash or by a shutdown, new trees, so that they are built from
     /// the start. So are ready ones whose entries a restore did not have: the log has no bulk loads.
     pub(super) fn restart_unfinished_indexes(&self) -> Result<()> {
-        let files = OwnFiles::of(&self.state.engine);
+        let files = OwnFiles::new(&self.state.engine);
         let is_loading = |tree| files.is_loading(tree);
         let is_whole = |index: &Arc<Index>| index.ready && !is_loading(index.tree);
         let collections: Vec<_> = self.view().iter().cloned().collect();

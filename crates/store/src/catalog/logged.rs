@@ -335,7 +335,7 @@ impl Catalog {
         loop {
             // Fails if this server does not hold the lock any more.
             let Some((all, version)) = self.state.coordination.next_version(&set)? else {
-                if set.is_empty() && log.is_none() {
+                if set.is_empty() && set.guards().is_empty() && log.is_none() {
                     // Only a new version would have to be stored.
                     return Ok(None);
                 }

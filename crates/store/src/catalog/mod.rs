@@ -169,7 +169,7 @@ impl Collection {
             return oplog.counts();
         }
         if let Some(snapshot) = self.shared.coordination.snapshot_of_counts() {
-            // What was read last is near it, should the keyspace not be readable.
+            // The counts that were read last are near them, should the keyspace not be readable.
             if let Ok(counts) = self.counts_in(&snapshot) {
                 self.set_counts(counts);
                 return counts;
@@ -491,7 +491,7 @@ impl Catalog {
             return Ok(catalog);
         }
         // After a cut of the log a temporary collection may be what is left of another one.
-        if !OwnFiles::of(&catalog.state.engine).was_log_cut() {
+        if !OwnFiles::new(&catalog.state.engine).was_log_cut() {
             catalog.drop_temporary()?;
         }
         catalog.restart_unfinished_indexes()?;

@@ -10,7 +10,8 @@
 //! | [`Local`] | belongs to one process, which may be a member of a replica set |
 //! | [`Cluster`] | is a keyspace that several servers read and write, each with a lease |
 //!
-//! A further implementation adds a variant and a module; the compiler lists the methods it needs.
+//! A further implementation adds a variant and a module. Methods that go through [`Coordination::others`] take it for a process that is
+//! alone, so each of them has to be looked at then.
 
 pub(crate) mod cluster;
 mod local;
@@ -77,7 +78,7 @@ impl Coordination {
     }
 }
 
-/// Membership.
+/// Membership among the servers, and the lease.
 impl Coordination {
     /// The registered servers; none if no others can share the data.
     ///
@@ -154,7 +155,7 @@ impl Coordination {
     }
 }
 
-/// Ids.
+/// Ids that no two servers may give out.
 impl Coordination {
     /// A number for a new tree, of a transaction or of a change of the catalog.
     ///
@@ -287,7 +288,7 @@ impl Coordination {
     }
 }
 
-/// Commits and reads.
+/// Commits and reads beside those of other servers.
 impl Coordination {
     /// Begins a commit under the gate of a collection. The result is dropped behind the gate.
     #[inline]
@@ -342,7 +343,7 @@ impl Coordination {
     }
 }
 
-/// Builds of indexes.
+/// Builds of indexes, each by one server.
 impl Coordination {
     /// Creates the tree of an index that this server builds.
     pub fn stage_build(

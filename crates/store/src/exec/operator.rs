@@ -202,7 +202,7 @@ impl ExecContext {
         self.steps.set(0);
         op_stats::show_plan();
         if let Some(engine) = &self.engine
-            && OwnFiles::of(engine).retains_too_much()
+            && OwnFiles::new(engine).retains_too_much()
         {
             let held = self.snapshot.as_ref();
             let retained = held.map_or(0, |snapshot| engine.retained_by(snapshot));

@@ -1,5 +1,5 @@
-//! What commands of servers that are gone have left behind: temporary collections, and trees of work that was under way.
-//! `catalog/leaks.rs` knows what belongs to whom, because a start of a single server drops such trees as well.
+//! Removes temporary collections and trees that commands of servers left behind which are gone. `catalog/orphan_cleanup.rs` knows
+//! what belongs to whom, because a start of a single server drops such trees as well.
 
 use crate::store::DocumentStore;
 use frond_storage::error::Result;

@@ -265,7 +265,7 @@ impl Target<'_> {
                 Ok(Searched::APart) => {}
                 Err(error) if change.removes() && error.is_disk_full() => {
                     // The commit has waited while the snapshot of its search kept on disk what was deleted.
-                    let is_freed = OwnFiles::of(self.catalog.engine()).await_space()?;
+                    let is_freed = OwnFiles::new(self.catalog.engine()).await_space()?;
                     let is_stuck = changed.modified == before && full_at == Some(before);
                     if !is_freed || is_stuck {
                         let message = error.message();
@@ -309,7 +309,7 @@ impl Target<'_> {
                 return Ok(Searched::Everything);
             }
             let is_long = changed.modified - before >= SEARCH_DOCUMENTS_FULL_DISK;
-            let files = OwnFiles::of(self.catalog.engine());
+            let files = OwnFiles::new(self.catalog.engine());
             if is_long && change.removes() && files.is_disk_low() {
                 return Ok(Searched::APart);
             }

@@ -106,7 +106,7 @@ impl DocumentStore {
     /// `ChangeStreamHistoryLost` (286) if the log is gone from the position that is asked for; `BadValue` (2) for a position behind its
     /// end; errors of the engine.
     pub fn backup_stream(&self, request: BackupRequest) -> Result<BackupStream> {
-        let files = OwnFiles::of(self.engine()).require()?;
+        let files = OwnFiles::new(self.engine()).require()?;
         let (mut copy, mut log) = (None, None);
         if request.is_log_only {
             // Without a journal there is nothing to follow.

@@ -174,7 +174,7 @@ fn an_index_whose_build_is_replayed_is_built_again() {
         .build_indexes(&namespace(), &[&*plain, &*unique], &context)
         .unwrap();
     insert(&store, 3000..3100);
-    let end = OwnFiles::of(store.engine()).require().unwrap().log_end();
+    let end = OwnFiles::new(store.engine()).require().unwrap().log_end();
     let mut pieces = full.clone();
     loop {
         match follow.next(&context).unwrap() {
