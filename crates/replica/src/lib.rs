@@ -14,6 +14,7 @@ mod error;
 mod handle;
 mod host;
 mod ids;
+mod inner;
 mod member;
 mod members;
 mod message;
