@@ -19,7 +19,8 @@ use crate::role::Role;
 use crate::waiters::Test;
 use crate::{Result, Runtime, Settings};
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// The result of a call, once it is there.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The calls of a member, over any runtime.
 trait Calls: Send + Sync {
@@ -108,13 +109,15 @@ impl Member {
     ///
     /// # Errors
     /// [`Error::Invalid`] for settings that contradict each other; [`Error::Log`].
-    pub async fn start(
+    // A function that is not inlined and makes the box: only then consensus over Tokio is compiled here.
+    #[inline(never)]
+    pub fn start(
         settings: Settings,
         log: Arc<dyn MemberLog>,
         transport: Arc<dyn Transport>,
         host: Arc<dyn Host>,
-    ) -> Result<Member> {
-        Member::start_on::<TokioRuntime>(settings, log, transport, host).await
+    ) -> Answer<'static, Result<Member>> {
+        Member::start_on::<TokioRuntime>(settings, log, transport, host)
     }
 
     /// Starts a member over a log, on another runtime than Tokio.
@@ -126,7 +129,7 @@ impl Member {
         log: Arc<dyn MemberLog>,
         transport: Arc<dyn Transport>,
         host: Arc<dyn Host>,
-    ) -> Pin<Box<dyn Future<Output = Result<Member>> + Send>> {
+    ) -> Answer<'static, Result<Member>> {
         Box::pin(async move {
             let inner = Inner::<R>::start(settings, log, transport, host).await?;
             Ok(Member {
