@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_kv::EntryId;
-use openraft::async_runtime::watch::{WatchReceiver, WatchSender};
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::async_runtime::{Instant, Select2, Select3};
 use openraft::{AsyncRuntime, Raft, RaftMetrics, ServerState};
+
+use tokio::sync::watch;
 
 use crate::Runtime;
 use crate::adapters::Machine;
@@ -27,7 +29,7 @@ use crate::entry::Group;
 use crate::host::Event;
 use crate::ids::entry_id;
 use crate::role::{Members, Part, Role};
-use crate::shared::{Fault, Receiver, Sender, Shared};
+use crate::shared::{Fault, Receiver, Shared};
 use crate::types::Types;
 
 pub(crate) type Core<R> = Raft<Types<R>, Machine<R>>;
@@ -66,7 +68,7 @@ pub(crate) struct Supervisor<R: Runtime> {
     shared: Arc<Shared<R>>,
     metrics: Receiver<R, Metrics<R>>,
     progress: Receiver<R, crate::shared::Progress>,
-    role: Sender<R, Role>,
+    role: watch::Sender<Role>,
     /// The term whose leadership the host knows of.
     announced: Option<u64>,
 }
@@ -82,7 +84,7 @@ struct View<R: Runtime> {
 }
 
 impl<R: Runtime> Supervisor<R> {
-    pub fn new(shared: Arc<Shared<R>>, core: &Core<R>, role: Sender<R, Role>) -> Self {
+    pub fn new(shared: Arc<Shared<R>>, core: &Core<R>, role: watch::Sender<Role>) -> Self {
         Supervisor {
             metrics: core.metrics(),
             progress: shared.watch_progress(),
@@ -197,7 +199,7 @@ impl<R: Runtime> Supervisor<R> {
     fn has_majority(&self, view: &View<R>) -> bool {
         let alone = BTreeSet::from([self.shared.id()]);
         let timeout = self.shared.settings.election_timeout;
-        self.role.borrow_watched().members.is_majority(&alone)
+        self.role.borrow().members.is_majority(&alone)
             || view
                 .quorum_acked
                 .is_some_and(|acked| acked.elapsed() < timeout)

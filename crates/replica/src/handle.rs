@@ -1,18 +1,16 @@
 //! Requests of other members.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frond_kv::EntryId;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::base::BoxFuture;
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 
 use crate::entry::Group;
 use crate::host::Event;
 use crate::ids::{Vote, entry_id};
-use crate::member::Member;
+use crate::inner::Inner;
 use crate::message::{self, Request, Resync};
 use crate::types::Types;
 use crate::{Runtime, Settings};
@@ -22,24 +20,14 @@ fn overtaking_time(settings: &Settings) -> Duration {
     settings.heartbeat_interval / 2
 }
 
-impl<R: Runtime> Member<R> {
-    /// Answers a request that the member `from` has sent with [`crate::Transport::send`]. The host has made sure that it comes from
-    /// that member. Any bytes may come.
-    pub fn handle<'a>(
-        &'a self,
-        from: u64,
-        request: &[u8],
-    ) -> impl Future<Output = Vec<u8>> + Send + 'a {
-        let request = message::decode(request, self.shared.id());
-        // Boxed, because the compiler cannot see otherwise that it is `Send` for every runtime.
-        let answering: BoxFuture<'a, Vec<u8>> = Box::pin(async move {
-            let answer = match request {
-                Ok(request) => self.answer(from, request).await,
-                Err(malformed) => Err(malformed.to_string()),
-            };
-            answer.unwrap_or_else(|why| message::refusal(&why))
-        });
-        answering
+impl<R: Runtime> Inner<R> {
+    /// Answers a request. Any bytes may come.
+    pub async fn handle(&self, from: u64, request: &[u8]) -> Vec<u8> {
+        let answer = match message::decode(request, self.shared.id()) {
+            Ok(request) => self.answer(from, request).await,
+            Err(malformed) => Err(malformed.to_string()),
+        };
+        answer.unwrap_or_else(|why| message::refusal(&why))
     }
 
     async fn answer(&self, from: u64, request: Request<R>) -> Result<Vec<u8>, String> {

@@ -14,6 +14,7 @@ mod error;
 mod handle;
 mod host;
 mod ids;
+mod inner;
 mod member;
 mod members;
 mod message;
@@ -28,7 +29,7 @@ mod waiters;
 
 pub use error::{Error, Result};
 pub use host::{Event, Host, Reply, Transport};
-pub use member::Member;
+pub use member::{Answer, Member};
 pub use members::{Follower, Peer, Seat};
 pub use role::{Members, Part, Role};
 pub use runtime::Runtime;

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::oneshot;
 
-use super::runtime::{Machine, Sim, spawn_on};
+use super::runtime::{Machine, spawn_on};
 
 pub struct Network {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ pub struct Network {
 
 struct State {
     random: SmallRng,
-    members: BTreeMap<u64, (Arc<Machine>, Arc<Member<Sim>>)>,
+    members: BTreeMap<u64, (Arc<Machine>, Arc<Member>)>,
     /// Pairs of members of which the first cannot reach the second.
     cut: BTreeSet<(u64, u64)>,
     quality: Quality,
@@ -61,7 +61,7 @@ impl Network {
         })
     }
 
-    pub fn connect(&self, id: u64, machine: Arc<Machine>, member: Arc<Member<Sim>>) {
+    pub fn connect(&self, id: u64, machine: Arc<Machine>, member: Arc<Member>) {
         self.state.lock().members.insert(id, (machine, member));
     }
 

@@ -40,7 +40,7 @@ struct Node {
 #[derive(Clone)]
 pub struct Running {
     pub machine: Arc<Machine>,
-    pub member: Arc<Member<Sim>>,
+    pub member: Arc<Member>,
     pub log: Arc<MemoryLog>,
     events: Arc<Mutex<Vec<Event>>>,
 }
@@ -145,7 +145,7 @@ impl Nodes {
         let opened = log.clone();
         self.history.opened(id);
         spawn_on(Some(machine.clone()), async move {
-            let _ = sender.send(Member::<Sim>::start(settings, opened, port, ear).await);
+            let _ = sender.send(Member::start_on::<Sim>(settings, opened, port, ear).await);
         });
         let member = match receiver.await {
             Ok(Ok(member)) => Arc::new(member),
