@@ -14,6 +14,8 @@ DOCUMENTS ?= 1000000
 WORKLOAD ?= insert
 OUT ?= .cache/bench
 FROND_CRASHES ?= 200000
+FROND_SETS ?= 20000
+FROND_SET_SEEDS ?= 20000
 FROND_LARGE_UPDATES ?= 1000000
 FROND_PLAN_FUZZ ?= 2000000
 PREEMPTIONS ?= 4
@@ -36,7 +38,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
+.PHONY: help setup setup-build run cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,9 +123,15 @@ packages-test: setup ## Build the packages, then install, use, upgrade and remov
 	scripts/setup.sh packages
 	scripts/packages-test.sh
 
-simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, and flip every bit
+simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, flip every bit, and run FROND_SETS (20000) replica sets
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
 		cargo test --release --locked -p frond-tree --test all -- simulation:: --nocapture
+	FROND_SETS=$(FROND_SETS) \
+		cargo test --release --locked -p frond-tree --test all -- replica_set:: --nocapture
+
+simulate-set: setup-build ## Run FROND_SET_SEEDS (20000) replica sets on simulated machines and networks, from SEED (default the time) on
+	FROND_SET_SEEDS=$(FROND_SET_SEEDS) FROND_SEED=$(SEED) \
+		cargo test --release --locked -p frond-replica --test all -- simulation:: --nocapture
 
 proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \

@@ -17,7 +17,7 @@ const MARKS_APART_MS: i64 = 5_000;
 
 /// A piece of the archived log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ArchivedLog {
     pub path: PathBuf,
     /// The offset of its record.
     pub at: u64,
@@ -29,7 +29,7 @@ pub struct Plan {
     /// The backup and its parents, the backup first.
     pub chain: Vec<Description>,
     /// The archived log behind the log of the backup, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ArchivedLog>,
     /// The position at which the log is cut.
     pub point: RestorePoint,
     /// The last mark before the moment.
@@ -38,7 +38,7 @@ pub struct Plan {
 
 /// The log that the archive has behind a backup, without a gap.
 struct Archive {
-    pieces: Vec<(u64, Piece)>,
+    pieces: Vec<(u64, ArchivedLog)>,
     end: u64,
     marks: Vec<Mark>,
 }
@@ -137,7 +137,7 @@ impl Archive {
                             return Ok(archive);
                         }
                         let path = path.clone();
-                        archive.pieces.push((from, Piece { path, at }));
+                        archive.pieces.push((from, ArchivedLog { path, at }));
                         archive.end = to;
                     }
                     Next::Record(_, header) if header.kind == Kind::Mark => {

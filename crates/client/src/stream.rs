@@ -69,8 +69,8 @@ impl Stream {
             }),
         };
         let socket = socket.map_err(|error| {
-            let place = address.place();
-            Error::Io(format!("connecting to {place}"), error)
+            let host_and_port = address.host_and_port();
+            Error::Io(format!("connecting to {host_and_port}"), error)
         })?;
         Ok(Stream {
             socket,

@@ -35,7 +35,7 @@ pub enum Address {
 impl Address {
     /// The place for messages to people.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn host_and_port(&self) -> String {
         match self {
             Address::Tcp(host, port) => format!("{host}:{port}"),
             Address::Unix(path) => path.display().to_string(),
@@ -309,20 +309,22 @@ pub fn without_passwords(text: &str) -> String {
         // Without a scheme, everything before the last `@` may be a password.
         return text.split('@').next_back().unwrap_or_default().to_owned();
     };
-    let (place, options) = match rest.split_once('?') {
+    let (host_and_port, options) = match rest.split_once('?') {
         // Perhaps a password that is not percent-encoded.
-        Some((place, options)) if !place.contains('@') && options.contains('@') => (rest, None),
-        Some((place, options)) => (place, Some(options)),
+        Some((host_and_port, options)) if !host_and_port.contains('@') && options.contains('@') => {
+            (rest, None)
+        }
+        Some((host_and_port, options)) => (host_and_port, Some(options)),
         None => (rest, None),
     };
-    let place = match place.rsplit_once('@') {
-        None => place.to_owned(),
-        Some((who, place)) => {
+    let host_and_port = match host_and_port.rsplit_once('@') {
+        None => host_and_port.to_owned(),
+        Some((who, host_and_port)) => {
             let user = who.split(':').next().unwrap_or_default();
-            format!("{user}@{place}")
+            format!("{user}@{host_and_port}")
         }
     };
-    let mut shown = format!("{scheme}://{place}");
+    let mut shown = format!("{scheme}://{host_and_port}");
     let options = options.map(|options| {
         let public = |option: &&str| !option.to_ascii_lowercase().contains("password");
         options

@@ -7,9 +7,9 @@
 mod backend;
 mod console;
 mod login;
+mod memory_quota;
 mod origin;
 mod page;
-mod room;
 mod sessions;
 mod throttle;
 

@@ -12,10 +12,10 @@ use rquickjs::context::EvalOptions;
 use rquickjs::{Coerced, Context, Ctx, Error as JsError, Function, Persistent, Runtime, Value};
 
 use crate::code::{Code, SourceKey};
-use crate::limits::Grant;
+use crate::limits::HeapReservation;
 use crate::shared::Shared;
 use crate::values::write::Error;
-use crate::values::{Types, read};
+use crate::values::{Bytes, Types, read};
 use crate::{native, source};
 
 /// Types and helpers, in JavaScript.
@@ -43,7 +43,7 @@ pub struct Engine {
     has_stored: bool,
     context: Context,
     runtime: Runtime,
-    _grant: Grant,
+    _reservation: HeapReservation,
 }
 
 impl Drop for Engine {
@@ -99,9 +99,9 @@ impl Engine {
     fn new(shared: &Arc<Shared>) -> Result<Engine, Fault> {
         let unable =
             |error: JsError| Fault::new(ErrorCode::JSInterpreterFailure, error.to_string());
-        let grant = shared.heaps.grant();
+        let reservation = shared.heaps.reserve();
         let runtime = Runtime::new().map_err(unable)?;
-        runtime.set_memory_limit(grant.bytes());
+        runtime.set_memory_limit(reservation.bytes());
         runtime.set_max_stack_size(STACK_BYTES);
         let checked = shared.clone();
         runtime.set_interrupt_handler(Some(Box::new(move || match (checked.check)() {
@@ -131,7 +131,7 @@ impl Engine {
             has_stored: false,
             context,
             runtime,
-            _grant: grant,
+            _reservation: reservation,
         })
     }
 
@@ -211,7 +211,7 @@ impl Engine {
 /// Sets global variables. Code is a function.
 fn set_variables<'js>(ctx: &Ctx<'js>, variables: &DocBuf) -> Result<(), Error> {
     let globals = ctx.globals();
-    let bytes: read::Bytes = variables.as_bytes().into();
+    let bytes: Bytes = variables.as_bytes().into();
     let doc = frond_bson::Doc::from_trusted(&bytes);
     for (name, value) in doc.iter() {
         match value {

@@ -25,14 +25,14 @@ use std::sync::Arc;
 use frond_error::Result;
 use frond_query::script::{Script, ScriptEngine, ScriptSource, StoredFunctions};
 
-pub use crate::pool::WorkerFigures;
+pub use crate::pool::WorkerStats;
 pub use crate::process::WorkerProgram;
 pub use crate::worker::run as run_worker;
 
 use crate::limits::Heaps;
 use crate::pool::Pool;
 use crate::program::Program;
-use crate::remote::{RemoteProgram, Site};
+use crate::remote::{RemoteProgram, Workers};
 use crate::shared::Shared;
 
 /// The place in which functions run.
@@ -50,14 +50,17 @@ pub enum Placement {
 pub struct JavaScript {
     shared: Arc<Shared>,
     /// The workers; none if functions run in this process.
-    workers: Option<Site>,
+    workers: Option<Workers>,
 }
 
 impl fmt::Debug for JavaScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JavaScript")
             .field("heaps", &self.shared.heaps)
-            .field("workers", &self.workers.as_ref().map(|site| &site.pool))
+            .field(
+                "workers",
+                &self.workers.as_ref().map(|workers| &workers.pool),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -80,7 +83,7 @@ impl JavaScript {
         });
         let workers = match placement {
             Placement::InProcess => None,
-            Placement::Workers(program) => Some(Site {
+            Placement::Workers(program) => Some(Workers {
                 shared: shared.clone(),
                 pool: Arc::new(Pool::new(program)),
             }),
@@ -100,12 +103,12 @@ impl JavaScript {
 
     /// The limit of all engines together, in bytes.
     pub fn heap_granted(&self) -> usize {
-        self.shared.heaps.granted()
+        self.shared.heaps.reserved()
     }
 
     /// Figures on the processes that run functions; none where they run in this one.
-    pub fn workers(&self) -> Option<WorkerFigures> {
-        self.workers.as_ref().map(|site| site.pool.figures())
+    pub fn workers(&self) -> Option<WorkerStats> {
+        self.workers.as_ref().map(|workers| workers.pool.stats())
     }
 }
 
@@ -116,7 +119,7 @@ impl ScriptEngine for JavaScript {
         stored: Option<Arc<StoredFunctions>>,
     ) -> Result<Arc<dyn Script>> {
         Ok(match &self.workers {
-            Some(site) => Arc::new(RemoteProgram::new(site, source, stored)?),
+            Some(workers) => Arc::new(RemoteProgram::new(workers, source, stored)?),
             None => Arc::new(Program::new(&self.shared, source, stored)?),
         })
     }

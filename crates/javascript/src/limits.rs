@@ -17,12 +17,12 @@ pub struct Heaps {
     /// The most for one engine: `jsHeapLimitMB`.
     each: AtomicUsize,
     /// The sum of the limits of the engines that there are.
-    granted: AtomicUsize,
+    reserved: AtomicUsize,
 }
 
 /// The limit of one engine, given back when it is dropped.
 #[derive(Debug)]
-pub struct Grant {
+pub struct HeapReservation {
     heaps: Arc<Heaps>,
     bytes: usize,
 }
@@ -33,7 +33,7 @@ impl Heaps {
         Heaps {
             total,
             each: AtomicUsize::new(each),
-            granted: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
         }
     }
 
@@ -53,41 +53,41 @@ impl Heaps {
     }
 
     /// The sum of the limits now.
-    pub fn granted(&self) -> usize {
-        self.granted.load(Ordering::Relaxed)
+    pub fn reserved(&self) -> usize {
+        self.reserved.load(Ordering::Relaxed)
     }
 
     /// Memory for one more engine.
-    pub fn grant(self: &Arc<Heaps>) -> Grant {
+    pub fn reserve(self: &Arc<Heaps>) -> HeapReservation {
         let each = self.each();
-        let share = |granted: usize| {
-            let fair = self.total.saturating_sub(granted) / SHARE;
+        let share = |reserved: usize| {
+            let fair = self.total.saturating_sub(reserved) / SHARE;
             fair.max(HEAP_BYTES_MIN).min(each)
         };
         let before = self
-            .granted
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
-                Some(granted.saturating_add(share(granted)))
+            .reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+                Some(reserved.saturating_add(share(reserved)))
             });
         let (Ok(before) | Err(before)) = before;
-        Grant {
+        HeapReservation {
             heaps: self.clone(),
             bytes: share(before),
         }
     }
 }
 
-impl Grant {
+impl HeapReservation {
     /// Bytes that the engine may have.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-impl Drop for Grant {
+impl Drop for HeapReservation {
     fn drop(&mut self) {
-        let subtract = |granted: usize| Some(granted.saturating_sub(self.bytes));
-        let _ = (self.heaps.granted).fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
+        let subtract = |reserved: usize| Some(reserved.saturating_sub(self.bytes));
+        let _ = (self.heaps.reserved).fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
     }
 }
 
@@ -100,18 +100,22 @@ mod tests {
     #[test]
     fn many_engines_share_what_all_may_have() {
         let heaps = Arc::new(Heaps::new(4096 * MIB, 1100 * MIB));
-        let mut grants = vec![heaps.grant()];
+        let mut grants = vec![heaps.reserve()];
         assert_eq!(grants[0].bytes(), 1024 * MIB);
         for _ in 1..64 {
-            grants.push(heaps.grant());
+            grants.push(heaps.reserve());
         }
-        assert!(grants.iter().all(|grant| grant.bytes() >= HEAP_BYTES_MIN));
-        assert!(heaps.granted() <= (4096 + 64 * 8) * MIB);
+        assert!(
+            grants
+                .iter()
+                .all(|reserve| reserve.bytes() >= HEAP_BYTES_MIN)
+        );
+        assert!(heaps.reserved() <= (4096 + 64 * 8) * MIB);
         drop(grants);
-        assert_eq!(heaps.granted(), 0);
+        assert_eq!(heaps.reserved(), 0);
         let one = Arc::new(Heaps::one(100 * MIB));
-        assert_eq!(one.grant().bytes(), 100 * MIB);
+        assert_eq!(one.reserve().bytes(), 100 * MIB);
         heaps.set_each(MIB);
-        assert_eq!(heaps.grant().bytes(), MIB);
+        assert_eq!(heaps.reserve().bytes(), MIB);
     }
 }

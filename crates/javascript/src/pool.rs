@@ -19,7 +19,7 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// Counts of worker processes, now and since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerFigures {
+pub struct WorkerStats {
     /// Processes that there are, those that wait among them.
     pub current: usize,
     /// Processes that wait for a request.
@@ -73,11 +73,11 @@ pub struct Pool {
     idle: Idle,
     idle_max: usize,
     counters: Arc<Counters>,
-    keeper: Mutex<Option<Keeper>>,
+    keeper: Mutex<Option<WorkerSupervisor>>,
 }
 
 /// The thread that starts workers, which end with it, and ends those that wait for long.
-struct Keeper {
+struct WorkerSupervisor {
     orders: Sender<Order>,
     thread: JoinHandle<()>,
 }
@@ -143,14 +143,14 @@ impl Pool {
         Ok(arrival)
     }
 
-    fn keep(&self) -> io::Result<Keeper> {
+    fn keep(&self) -> io::Result<WorkerSupervisor> {
         let (orders, ordered) = channel();
         let program = self.program.clone();
         let (idle, counters) = (self.idle.clone(), self.counters.clone());
         let thread = std::thread::Builder::new()
             .name("frond-js-keeper".to_owned())
             .spawn(move || keep(&program, &idle, &counters, &ordered))?;
-        Ok(Keeper { orders, thread })
+        Ok(WorkerSupervisor { orders, thread })
     }
 
     pub fn counters(&self) -> &Counters {
@@ -158,9 +158,9 @@ impl Pool {
     }
 
     /// Figures on the workers.
-    pub fn figures(&self) -> WorkerFigures {
+    pub fn stats(&self) -> WorkerStats {
         let counters = &self.counters;
-        WorkerFigures {
+        WorkerStats {
             current: counters.current.load(Ordering::Relaxed),
             idle: lock(&self.idle).len(),
             started: counters.started.load(Ordering::Relaxed),

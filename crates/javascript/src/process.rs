@@ -31,16 +31,16 @@ pub struct WorkerProgram {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum WorkerFailure {
     /// The request has to end.
     Ends(Fault),
     /// The process has ended, or does not speak the protocol.
     Lost,
 }
 
-impl From<Malformed> for Trouble {
-    fn from(_: Malformed) -> Trouble {
-        Trouble::Lost
+impl From<Malformed> for WorkerFailure {
+    fn from(_: Malformed) -> WorkerFailure {
+        WorkerFailure::Lost
     }
 }
 
@@ -106,7 +106,7 @@ impl Process {
         kind: Kind,
         parts: &[&[u8]],
         check: &dyn Fn() -> Result<()>,
-    ) -> std::result::Result<(), Trouble> {
+    ) -> std::result::Result<(), WorkerFailure> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let head = head(kind, len);
         let mut slices = Vec::with_capacity(parts.len() + 1);
@@ -116,7 +116,7 @@ impl Process {
         let mut left = head.len() + len;
         while left > 0 {
             match self.stream.write_vectored(rest) {
-                Ok(0) => return Err(Trouble::Lost),
+                Ok(0) => return Err(WorkerFailure::Lost),
                 Ok(written) => {
                     left = left.saturating_sub(written);
                     IoSlice::advance_slices(&mut rest, written);
@@ -134,8 +134,8 @@ impl Process {
     pub fn receive<T>(
         &mut self,
         check: &dyn Fn() -> Result<()>,
-        mut take: impl FnMut(Kind, &[u8]) -> std::result::Result<Option<T>, Trouble>,
-    ) -> std::result::Result<T, Trouble> {
+        mut take: impl FnMut(Kind, &[u8]) -> std::result::Result<Option<T>, WorkerFailure>,
+    ) -> std::result::Result<T, WorkerFailure> {
         // A function may print without an end. The clock is read only from the second message on.
         let mut looked: Option<Instant> = None;
         loop {
@@ -144,12 +144,12 @@ impl Process {
                     return Ok(taken);
                 }
                 if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-                    check().map_err(Trouble::Ends)?;
+                    check().map_err(WorkerFailure::Ends)?;
                     looked = Some(Instant::now());
                 }
             }
             match self.stream.read(self.inbox.room()?) {
-                Ok(0) => return Err(Trouble::Lost),
+                Ok(0) => return Err(WorkerFailure::Lost),
                 Ok(bytes) => self.inbox.add(bytes),
                 Err(error) => pause(&error, check)?,
             }
@@ -175,12 +175,15 @@ impl Process {
 }
 
 /// Goes on after a pause in which nothing could be read or written.
-fn pause(error: &io::Error, check: &dyn Fn() -> Result<()>) -> std::result::Result<(), Trouble> {
+fn pause(
+    error: &io::Error,
+    check: &dyn Fn() -> Result<()>,
+) -> std::result::Result<(), WorkerFailure> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
-            check().map_err(Trouble::Ends)
+            check().map_err(WorkerFailure::Ends)
         }
-        _ => Err(Trouble::Lost),
+        _ => Err(WorkerFailure::Lost),
     }
 }
 

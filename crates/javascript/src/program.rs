@@ -16,8 +16,8 @@ use crate::code::Code;
 use crate::engine;
 use crate::native::{self, Emitting, Sink};
 use crate::shared::Shared;
-use crate::values::read::{self, Bytes};
 use crate::values::write::{Error, Writer};
+use crate::values::{Bytes, read};
 use crate::values::{Document, Types};
 
 pub struct Program {

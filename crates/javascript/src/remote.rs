@@ -13,9 +13,9 @@ use frond_error::{Error as Fault, ErrorCode, Result};
 use frond_query::script::{Script, ScriptSource, StoredFunctions};
 
 use crate::code::{Code, SourceKey};
-use crate::limits::Grant;
+use crate::limits::HeapReservation;
 use crate::pool::{Pool, Worker};
-use crate::process::{LOOK, Trouble, fits};
+use crate::process::{LOOK, WorkerFailure, fits};
 use crate::protocol::Kind;
 use crate::shared::Shared;
 
@@ -40,7 +40,7 @@ thread_local! {
 
 /// The workers, and the state that all threads share.
 #[derive(Clone)]
-pub struct Site {
+pub struct Workers {
     /// Their memory, what ends them, where their lines go.
     pub shared: Arc<Shared>,
     pub pool: Arc<Pool>,
@@ -48,7 +48,7 @@ pub struct Site {
 
 /// The worker of a thread, and what it knows of the request that runs there.
 struct Lease {
-    site: Site,
+    workers: Workers,
     worker: Worker,
     /// The functions that it has compiled.
     compiled: HashSet<u64>,
@@ -58,7 +58,7 @@ struct Lease {
     has_stored: bool,
     /// Whether a function may run there.
     is_busy: bool,
-    grant: Grant,
+    reservation: HeapReservation,
 }
 
 /// The answer of a worker.
@@ -71,15 +71,15 @@ enum Answer {
 }
 
 /// Runs something with the worker of this thread, which is leased if there is none.
-fn with<T>(site: &Site, run: impl FnOnce(&mut Lease) -> Result<T>) -> Result<T> {
+fn with<T>(workers: &Workers, run: impl FnOnce(&mut Lease) -> Result<T>) -> Result<T> {
     LEASE.with(|slot| {
         let Ok(mut slot) = slot.try_borrow_mut() else {
             return Err(Fault::internal("a function of JavaScript called itself"));
         };
-        let own = |lease: &Lease| Arc::ptr_eq(&lease.site.pool, &site.pool);
+        let own = |lease: &Lease| Arc::ptr_eq(&lease.workers.pool, &workers.pool);
         let mut lease = match slot.take().filter(own) {
             Some(lease) => lease,
-            None => Lease::begin(site)?,
+            None => Lease::begin(workers)?,
         };
         let result = run(&mut lease);
         // One that still runs a function is killed, and the next call gets another worker.
@@ -102,34 +102,34 @@ fn failure(message: impl fmt::Display) -> Fault {
 }
 
 /// A document that comes from a worker. It may do anything, once something has broken out of its engine.
-fn valid(body: &[u8]) -> std::result::Result<&Doc, Trouble> {
-    Doc::validate(body).map_err(|_| Trouble::Lost)
+fn valid(body: &[u8]) -> std::result::Result<&Doc, WorkerFailure> {
+    Doc::validate(body).map_err(|_| WorkerFailure::Lost)
 }
 
 impl Lease {
-    fn begin(site: &Site) -> Result<Lease> {
-        let mut waiting = site.pool.take();
+    fn begin(workers: &Workers) -> Result<Lease> {
+        let mut waiting = workers.pool.take();
         loop {
             let was_waiting = waiting.is_some();
             let worker = match waiting.take() {
                 Some(worker) => worker,
-                None => new_worker(site)?,
+                None => new_worker(workers)?,
             };
             let mut lease = Lease {
-                site: site.clone(),
+                workers: workers.clone(),
                 worker,
                 compiled: HashSet::new(),
                 programs: HashMap::new(),
                 has_stored: false,
                 is_busy: false,
-                grant: site.shared.heaps.grant(),
+                reservation: workers.shared.heaps.reserve(),
             };
-            let heap = i64::try_from(lease.grant.bytes()).unwrap_or(i64::MAX);
+            let heap = i64::try_from(lease.reservation.bytes()).unwrap_or(i64::MAX);
             let options = doc! {"heap": heap};
             match lease.exchange(Kind::Begin, &[options.as_bytes()], &mut Vec::new()) {
                 Ok(_) => return Ok(lease),
                 // One that waited may have been ended meanwhile, as by an administrator.
-                Err(Trouble::Lost) if was_waiting => waiting = site.pool.take(),
+                Err(WorkerFailure::Lost) if was_waiting => waiting = workers.pool.take(),
                 Err(trouble) => return Err(lease.fault(trouble)),
             }
         }
@@ -141,8 +141,8 @@ impl Lease {
         kind: Kind,
         parts: &[&[u8]],
         emitted: &mut Vec<u8>,
-    ) -> std::result::Result<Answer, Trouble> {
-        let shared = &self.site.shared;
+    ) -> std::result::Result<Answer, WorkerFailure> {
+        let shared = &self.workers.shared;
         let process = &mut self.worker.process;
         self.is_busy = true;
         process.send(kind, parts, &*shared.check)?;
@@ -152,17 +152,17 @@ impl Lease {
                 Kind::True => Answer::Is(true),
                 Kind::False => Answer::Is(false),
                 Kind::Returned => {
-                    let value = valid(body)?.get("").ok_or(Trouble::Lost)?;
+                    let value = valid(body)?.get("").ok_or(WorkerFailure::Lost)?;
                     Answer::Value(value.to_owned())
                 }
                 Kind::Mapped => {
                     let done = valid(body)?.get_i64("n").unwrap_or_default();
-                    Answer::Mapped(usize::try_from(done).map_err(|_| Trouble::Lost)?)
+                    Answer::Mapped(usize::try_from(done).map_err(|_| WorkerFailure::Lost)?)
                 }
                 Kind::Failed => {
                     let body = valid(body)?;
                     let (code, message) = (body.get_i32("code"), body.get_str("message"));
-                    let code = ErrorCode::from_code(code.ok_or(Trouble::Lost)?);
+                    let code = ErrorCode::from_code(code.ok_or(WorkerFailure::Lost)?);
                     Answer::Failed(Fault::new(code, message.unwrap_or_default()))
                 }
                 Kind::Printed => {
@@ -171,12 +171,12 @@ impl Lease {
                 }
                 Kind::Emitted => {
                     if emitted.len() + body.len() > EMITTED_BYTES_MAX {
-                        return Err(Trouble::Lost);
+                        return Err(WorkerFailure::Lost);
                     }
                     emitted.extend_from_slice(body);
                     return Ok(None);
                 }
-                _ => return Err(Trouble::Lost),
+                _ => return Err(WorkerFailure::Lost),
             }))
         })?;
         self.is_busy = false;
@@ -200,20 +200,20 @@ impl Lease {
     }
 
     /// Ends the process, which gives no answer, and returns the error of the request.
-    fn fault(&mut self, trouble: Trouble) -> Fault {
+    fn fault(&mut self, trouble: WorkerFailure) -> Fault {
         self.is_busy = true;
         let status = self.worker.process.kill();
-        let counters = self.site.pool.counters();
+        let counters = self.workers.pool.counters();
         match trouble {
-            Trouble::Ends(fault) => {
+            WorkerFailure::Ends(fault) => {
                 counters.killed.fetch_add(1, Ordering::Relaxed);
                 fault
             }
-            Trouble::Lost => {
+            WorkerFailure::Lost => {
                 counters.lost.fetch_add(1, Ordering::Relaxed);
                 let how = status.map_or_else(String::new, |status| format!(" ({status})"));
                 // While the server stops, its workers may get the same signal.
-                (self.site.shared.check)().err().unwrap_or_else(|| {
+                (self.workers.shared.check)().err().unwrap_or_else(|| {
                     failure(format!(
                         "the process that ran a function of JavaScript has ended{how}: the function may have needed too much memory"
                     ))
@@ -272,19 +272,19 @@ impl Lease {
         }
         let resident = process.end(began + END_TIME);
         if resident.is_some_and(|bytes| bytes <= RESIDENT_BYTES_MAX) {
-            self.site.pool.put(self.worker);
+            self.workers.pool.put(self.worker);
         }
     }
 }
 
 /// A new process. The request may end while it is started.
-fn new_worker(site: &Site) -> Result<Worker> {
+fn new_worker(workers: &Workers) -> Result<Worker> {
     let unable = |error| failure(format!("no process for JavaScript can be started: {error}"));
-    let arrival = site.pool.order().map_err(unable)?;
+    let arrival = workers.pool.order().map_err(unable)?;
     loop {
         match arrival.recv_timeout(LOOK) {
             Ok(worker) => return worker.map_err(unable),
-            Err(RecvTimeoutError::Timeout) => (site.shared.check)()?,
+            Err(RecvTimeoutError::Timeout) => (workers.shared.check)()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(failure("no process for JavaScript can be started"));
             }
@@ -295,7 +295,7 @@ fn new_worker(site: &Site) -> Result<Worker> {
 /// A function that runs in workers. Each thread that calls it has one.
 pub struct RemoteProgram {
     code: Code,
-    site: Site,
+    workers: Workers,
 }
 
 impl fmt::Debug for RemoteProgram {
@@ -312,7 +312,7 @@ impl RemoteProgram {
     /// # Errors
     /// `JSInterpreterFailure` for code that cannot be compiled, or if there is no worker.
     pub fn new(
-        site: &Site,
+        workers: &Workers,
         source: ScriptSource,
         stored: Option<Arc<StoredFunctions>>,
     ) -> Result<RemoteProgram> {
@@ -322,19 +322,19 @@ impl RemoteProgram {
             source: Arc::new(source),
             stored,
         };
-        with(site, |lease| {
+        with(workers, |lease| {
             let known = lease.programs.get(&code.key()).copied();
             code.id = known.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
             lease.compile(&code)
         })?;
         Ok(RemoteProgram {
             code,
-            site: site.clone(),
+            workers: workers.clone(),
         })
     }
 
     fn ask(&self, kind: Kind, parts: &[&[u8]]) -> Result<Answer> {
-        with(&self.site, |lease| {
+        with(&self.workers, |lease| {
             lease.compile(&self.code)?;
             lease.ask(kind, parts, &mut Vec::new())
         })
@@ -358,7 +358,7 @@ impl RemoteProgram {
         let mut parts: Vec<&[u8]> = Vec::with_capacity(docs.len() + 1);
         parts.push(&number);
         parts.extend_from_slice(docs);
-        with(&self.site, |lease| {
+        with(&self.workers, |lease| {
             lease.compile(&self.code)?;
             let mut emitted = Vec::new();
             match lease.ask(Kind::Map, &parts, &mut emitted)? {

@@ -10,12 +10,14 @@
 
 pub mod checks;
 mod keyspace;
+mod member_log;
 mod memory;
 mod operators;
 
 pub use keyspace::Keyspace;
+pub use member_log::{Loss, MemoryLog, Violations};
 pub use memory::{Memory, MemoryCursor, MemoryOptions, MemorySnapshot, MemoryTransaction};
-pub use operators::{Adds, Numbers, number, to_bytes};
+pub use operators::{Adds, Appends, Careful, Numbers, number, to_bytes};
 
 /// Declares one test for each check of the conformance suite. Its argument is a function that returns an empty [`Keyspace`], or
 /// `None` where the engine cannot be tested.

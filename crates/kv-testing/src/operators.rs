@@ -1,4 +1,4 @@
-//! The merge operator and the source of stamps that the conformance suite expects its engines to have.
+//! Merge operators of tests, and the source of stamps. The conformance suite expects its engines to have [`Adds`] and [`Numbers`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,6 +45,78 @@ impl MergeOperator for Adds {
 
     fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
         number(delta).map(drop)
+    }
+}
+
+/// Appends deltas to the value, so that one that is lost, applied twice or in another order shows.
+pub struct Appends;
+
+impl MergeOperator for Appends {
+    fn apply(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        Ok(Some([base.unwrap_or_default(), delta].concat()))
+    }
+
+    fn combine(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
+        Ok([older, newer].concat())
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
+    }
+}
+
+/// As [`Appends`], and refuses malformed deltas and values: the functions return the reason.
+pub struct Careful {
+    /// Returns the reason to refuse a delta.
+    pub refuses_delta: fn(&[u8]) -> Option<&'static str>,
+    /// Of a value that a delta is applied to.
+    pub refuses_base: fn(&[u8]) -> Option<&'static str>,
+}
+
+impl MergeOperator for Careful {
+    fn apply(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        self.check(tree, key, delta)?;
+        match base.and_then(self.refuses_base) {
+            Some(reason) => Err(Malformed(reason)),
+            None => Appends.apply(tree, key, base, delta),
+        }
+    }
+
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
+        self.check(tree, key, older)?;
+        self.check(tree, key, newer)?;
+        Appends.combine(tree, key, older, newer)
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
+        match (self.refuses_delta)(delta) {
+            Some(reason) => Err(Malformed(reason)),
+            None => Ok(()),
+        }
     }
 }
 

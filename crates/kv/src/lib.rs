@@ -28,7 +28,7 @@ pub use error::{CLOSE_CALLED, Error, PANICKED, Result};
 pub use identity_hasher::IdentityHasher;
 pub use interrupt::{Interrupt, Wait, WaitFor, Waits};
 pub use kind::Kind;
-pub use member_log::{Done, EntryId, LogEntry, LogState, MemberLog};
+pub use member_log::{ApplyListener, Done, EntryId, LogEntry, LogState, MemberLog};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use operations::{Guard, Operations, key_hash, range_delete_bytes};
 pub use options::{

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Result;
+use crate::operation::Ops;
 
 /// Identifies an entry of the replicated log. A later term is greater than any index of an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -38,7 +39,7 @@ pub struct LogEntry {
     pub id: EntryId,
     /// The position of the first frame, which is the end of the entry before.
     pub from: u64,
-    /// The position after the last frame. An entry without frames has its own `from` here.
+    /// The position after the last frame. An entry without frames has a place of its own in the log, too.
     pub to: u64,
     /// Bytes that the engine stores for the protocol, such as a new membership. Mostly empty.
     pub note: Arc<[u8]>,
@@ -46,7 +47,7 @@ pub struct LogEntry {
     pub frames: Arc<[u8]>,
 }
 
-/// What an engine has of the replicated log when it was opened, and later.
+/// The part of the replicated log that an engine has, when it was opened and later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogState {
     /// The last entry that is not in the log any more, because the trees have it.
@@ -61,12 +62,25 @@ pub struct LogState {
     pub applied_note: Option<(EntryId, Arc<[u8]>)>,
 }
 
+/// Gets what a member applies to its trees on behalf of another one. The layer above keeps a part of the trees in memory.
+pub trait ApplyListener: Send + Sync {
+    /// Called before the operations of a commit become visible. Returns whether `after` is to be called.
+    fn before(&self, operations: Ops<'_>) -> bool;
+
+    /// Called when they are visible, and the next ones are not. `last_stamp` is the last stamp of the commit, if it has one.
+    ///
+    /// # Errors
+    /// An error stops the member: what is in memory does not match the trees any more.
+    fn after(&self, last_stamp: Option<u64>) -> Result<()>;
+}
+
 /// Called once when an entry is durable, or with the reason why it never will be. It must be quick, and may be called by the
 /// thread that passed it.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// The log of one member of a replica set. All methods but the ones that say so are called in the order in which the protocol
-/// decides, by one caller at a time.
+/// decides, by one caller at a time. [`MemberLog::apply`] and [`MemberLog::set_leading`] may run beside the others, one call of each
+/// at a time.
 pub trait MemberLog: Send + Sync {
     /// The state of the log now. May be called by any thread.
     fn state(&self) -> LogState;
@@ -92,15 +106,21 @@ pub trait MemberLog: Send + Sync {
 
     /// Ready with the position after the last frame, once there are frames that should become an entry: when a commit waits for
     /// its durability, when enough bytes have gathered, or when the interval between syncs is over. The frames before this
-    /// position are not reported again. Pending while the log refuses commits. May be called beside the other methods.
+    /// position are not reported again. Pending while the log refuses commits. After a failure of the log it is ready once more, so
+    /// that a leader finds out when it makes an entry. May be called beside the other methods.
     fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64>;
 
-    /// Makes an entry of all frames that are in no entry yet and before `to`; of all of them if there is no `to`. The entry can be
-    /// read on return. Its `note` is stored with it.
+    /// Makes [`MemberLog::poll_group`] ready if frames before a position are in no entry: a client waits for them. May be called
+    /// by any thread.
+    fn request(&self, position: u64);
+
+    /// Makes an entry of all frames that are in no entry yet, of which there may be none. So it has all that were reported by
+    /// [`MemberLog::poll_group`] before, and maybe more. Its `note` is stored with it. The entry can be read on return;
+    /// [`MemberLog::read`] waits until its frames are gathered.
     ///
     /// # Errors
     /// [`crate::Error::InvalidOption`] if the identifier does not follow the last one; [`crate::Error::Closed`].
-    fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()>;
+    fn seal(&self, id: EntryId, note: &[u8], done: Done) -> Result<()>;
 
     /// Appends an entry of another member. It can be read on return. Frames that are in no entry are discarded before, if they are
     /// not in the trees.
@@ -110,8 +130,8 @@ pub trait MemberLog: Send + Sync {
     /// [`crate::Error::MustReopen`] if frames that are in no entry are in the trees; [`crate::Error::Closed`].
     fn append(&self, entry: LogEntry, done: Done) -> Result<()>;
 
-    /// Reads the entries from `first` to before `end`, as many as have about `bytes_max` bytes, but at least one. May be called
-    /// beside the other methods.
+    /// Reads the entries from `first` to before `end`, as many as have about `bytes_max` bytes, but at least one; none if there is no
+    /// entry `first` any more or yet. May be called beside the other methods.
     ///
     /// # Errors
     /// [`crate::Error::LogGone`] if the first one was purged; errors of the disk.

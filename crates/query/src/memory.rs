@@ -48,7 +48,7 @@ pub fn scarce(what: impl Display) -> Error {
 }
 
 /// The bytes that a stage holds.
-pub struct Held {
+pub struct StageMemory {
     bytes: usize,
     bytes_max: usize,
     /// Taken of the shared memory.
@@ -56,10 +56,10 @@ pub struct Held {
     share: Option<Box<dyn MemoryShare>>,
 }
 
-impl Held {
+impl StageMemory {
     /// Nothing yet, of at most `bytes_max`.
-    pub fn new(bytes_max: usize, shared: Option<&dyn SharedMemory>) -> Held {
-        Held {
+    pub fn new(bytes_max: usize, shared: Option<&dyn SharedMemory>) -> StageMemory {
+        StageMemory {
             bytes: 0,
             bytes_max,
             taken: 0,
@@ -162,7 +162,7 @@ impl Held {
     }
 }
 
-impl Debug for Held {
+impl Debug for StageMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Held")
             .field("bytes", &self.bytes)
@@ -239,13 +239,13 @@ mod tests {
     fn a_stage_holds_what_its_limit_and_the_others_leave() {
         let pool = Pool::with_bytes(1 << 20);
         let left = || pool.left.load(Ordering::Relaxed);
-        let mut small = Held::new(1000, Some(&pool));
+        let mut small = StageMemory::new(1000, Some(&pool));
         assert_eq!((small.add(1000), small.add(1)), (Fit::Fits, Fit::OverLimit));
-        let mut large = Held::new(100 << 20, Some(&pool));
+        let mut large = StageMemory::new(100 << 20, Some(&pool));
         assert_eq!(large.add(900 << 10), Fit::Fits);
         assert_eq!(large.add(100 << 10), Fit::Scarce);
         // Others still get a little.
-        let mut late = Held::new(100 << 20, Some(&pool));
+        let mut late = StageMemory::new(100 << 20, Some(&pool));
         assert_eq!(late.add(SURE_BYTES), Fit::Fits);
         assert_eq!(late.add(1), Fit::Scarce);
         large.remove(1000 << 10);

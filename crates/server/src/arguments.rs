@@ -35,6 +35,11 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The command or the part of it that has the fields, for messages.
+    pub fn owner(&self) -> &'a str {
+        self.owner
+    }
+
     /// The value of a field; `null` counts as missing.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         if self.names & name_bit(name.as_bytes()) == 0 {

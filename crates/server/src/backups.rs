@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::backup::BackupFigures;
+use frond_store::backup::BackupProgress;
 use parking_lot::Mutex;
 
 #[derive(Default)]
 pub struct Backups {
-    streams: Mutex<Vec<Weak<BackupFigures>>>,
+    streams: Mutex<Vec<Weak<BackupProgress>>>,
     opened: AtomicU64,
     /// The limit of copies into a directory, in bytes per second; 0 is none.
     throttle: Arc<AtomicU64>,
@@ -21,7 +21,7 @@ pub struct Backups {
 struct Copying {
     source: String,
     target: String,
-    figures: Option<Arc<BackupFigures>>,
+    progress: Option<Arc<BackupProgress>>,
 }
 
 /// Ends the entry of a copy when it is dropped.
@@ -35,24 +35,24 @@ impl Drop for CopyEntry<'_> {
 
 impl CopyEntry<'_> {
     /// Shows the figures of the copy.
-    pub fn show(&self, figures: Arc<BackupFigures>) {
+    pub fn show(&self, progress: Arc<BackupProgress>) {
         if let Some(copying) = &mut *self.0.directory.lock() {
-            copying.figures = Some(figures);
+            copying.progress = Some(progress);
         }
     }
 }
 
-fn done_and_total(figures: &BackupFigures) -> (u64, u64) {
-    let done = figures.done_bytes.load(Ordering::Relaxed);
-    (done, figures.total_bytes.load(Ordering::Relaxed))
+fn done_and_total(progress: &BackupProgress) -> (u64, u64) {
+    let done = progress.done_bytes.load(Ordering::Relaxed);
+    (done, progress.total_bytes.load(Ordering::Relaxed))
 }
 
 impl Backups {
-    pub fn add(&self, figures: &Arc<BackupFigures>) {
+    pub fn add(&self, progress: &Arc<BackupProgress>) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(Arc::downgrade(figures));
+        streams.push(Arc::downgrade(progress));
     }
 
     /// Whether a stream is open.
@@ -76,7 +76,7 @@ impl Backups {
         *directory = Some(Copying {
             source,
             target,
-            figures: None,
+            progress: None,
         });
         Ok(CopyEntry(self))
     }
@@ -90,8 +90,8 @@ impl Backups {
     pub fn copy_status(&self) -> Option<DocBuf> {
         let directory = self.directory.lock();
         let copying = directory.as_ref()?;
-        let figures = copying.figures.as_deref();
-        let (done, total) = figures.map_or((0, 0), done_and_total);
+        let progress = copying.progress.as_deref();
+        let (done, total) = progress.map_or((0, 0), done_and_total);
         let percent = match total {
             0 => 0.0,
             total => done as f64 * 100.0 / total as f64,
@@ -122,12 +122,12 @@ impl Backups {
             "throttleBytesPerSecond": long(self.throttle.load(Ordering::Relaxed)),
         };
         section.push_array("streams", |list| {
-            for figures in &streams {
-                let (done, total) = done_and_total(figures);
+            for progress in &streams {
+                let (done, total) = done_and_total(progress);
                 list.push_doc(|stream| {
                     stream.push("bytesDone", long(done));
                     stream.push("bytesTotal", long(total));
-                    let log = figures.log_bytes.load(Ordering::Relaxed);
+                    let log = progress.log_bytes.load(Ordering::Relaxed);
                     stream.push("logBytes", long(log));
                 });
             }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf};
-use frond_store::{Figures, Progress as WorkProgress, ShownPlan, Waits};
+use frond_store::{OpStats, Progress as WorkProgress, ShownPlan, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -208,7 +208,7 @@ pub struct ClientState {
     /// Number of the last reply.
     pub last_reply: i32,
     /// Empty figures for the next operation, which saves an allocation.
-    pub spare_figures: Option<Box<Figures>>,
+    pub spare_figures: Option<Box<OpStats>>,
 }
 
 impl ClientState {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, Namespace, OpContext, note};
+use frond_store::{DocumentStore, Namespace, OpContext, update_op_stats};
 use frond_wire::DocIter;
 
 use crate::arguments::Arguments;
@@ -44,7 +44,7 @@ pub struct Context<'a> {
     /// The statement of a transaction that the command is.
     pub statement: Option<Statement<'a>>,
     /// The snapshot of a read with the level `snapshot`, outside of transactions.
-    pub moment: Option<Moment>,
+    pub point_in_time: Option<PointInTimeStore>,
     /// A handle of the store that notes the entries of the oplog, for a command that writes.
     pub noting: Option<DocumentStore>,
     /// See [`WriteConcern`].
@@ -60,7 +60,7 @@ pub struct Context<'a> {
 }
 
 /// A handle of the store that reads at one time.
-pub struct Moment {
+pub struct PointInTimeStore {
     pub store: DocumentStore,
     /// The time, which the reply names.
     pub time: Timestamp,
@@ -74,7 +74,10 @@ impl<'a> Context<'a> {
     /// The store: inside the transaction that the command is a part of, or at the time that it reads.
     pub fn store(&self) -> &DocumentStore {
         let inside = self.statement.as_ref().and_then(Statement::store);
-        let at = self.moment.as_ref().map(|moment| &moment.store);
+        let at = self
+            .point_in_time
+            .as_ref()
+            .map(|point_in_time| &point_in_time.store);
         let outside = at.or(self.noting.as_ref());
         inside.or(outside).unwrap_or(&self.server.store)
     }
@@ -215,7 +218,7 @@ impl<'a> Context<'a> {
     pub fn count_returned(&self, documents: usize) {
         let documents = documents as u64;
         self.server.metrics.documents_returned.add(documents);
-        note(|figures| figures.returned += documents);
+        update_op_stats(|op_stats| op_stats.returned += documents);
     }
 
     /// Asks the fail point `onPrimaryTransactionalWrite` before a statement of a retryable write is executed.

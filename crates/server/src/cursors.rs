@@ -24,7 +24,7 @@ pub use ended::{dropped, renamed};
 use failures::{in_use, not_found, too_old};
 
 use crate::needs::Owner;
-use crate::query_stats::ShapeHash;
+use crate::observability::query_stats::ShapeHash;
 use crate::sessions::SessionId;
 use crate::tail_throttle::{Follower, Followers};
 
@@ -101,7 +101,7 @@ pub struct Cursor {
 
 /// The memory of a cursor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct CursorMemory {
     /// Memtables that are flushed. Several cursors can keep the same.
     pub memtables: u64,
     pub rows: u64,
@@ -146,13 +146,13 @@ impl Cursor {
         }
     }
 
-    pub fn kept_bytes(&self) -> Kept {
+    pub fn kept_bytes(&self) -> CursorMemory {
         match &self.source {
-            Source::Query(cursor) => Kept {
+            Source::Query(cursor) => CursorMemory {
                 memtables: cursor.retained_bytes(),
                 rows: cursor.held_bytes() + self.own_bytes() as u64,
             },
-            Source::Fixed(_) | Source::Backup(_) => Kept {
+            Source::Fixed(_) | Source::Backup(_) => CursorMemory {
                 memtables: 0,
                 rows: self.own_bytes() as u64,
             },

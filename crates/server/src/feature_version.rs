@@ -6,7 +6,7 @@ use frond_store::{DocumentStore, FEATURE_COMPATIBILITY_ID, FEATURE_COMPATIBILITY
 
 use crate::access::stored::VERSION;
 use crate::internal_collections::{find_one, replace_one};
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// Stores the document at the start. The server starts without it, too: the disk may be full. What follows another server

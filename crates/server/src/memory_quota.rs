@@ -30,7 +30,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// A quota counts as short for this time after a request for memory had to wait.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// A client that has neither sent nor read anything for this time while it holds room loses its connection, if the room is
+/// A client that has neither sent nor read anything for this time while it holds memory loses its connection, if the quota is
 /// short.
 pub const STALLED: Duration = Duration::from_secs(5);
 
@@ -68,7 +68,7 @@ impl MemoryQuotas {
 }
 
 impl MemoryQuota {
-    /// A room of about `bytes` bytes.
+    /// A quota of about `bytes` bytes.
     pub fn new(memory: &MemoryBudget, purpose: MemoryUse, bytes: usize) -> Arc<MemoryQuota> {
         let capacity = (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         Arc::new(MemoryQuota {
@@ -87,14 +87,14 @@ impl MemoryQuota {
         self.capacity.saturating_mul(UNIT)
     }
 
-    /// Units for `bytes` bytes. What is larger than the room takes all of it.
+    /// Units for `bytes` bytes. What is larger than the quota takes all of it.
     fn units(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(UNIT).min(self.capacity)).unwrap_or(u32::MAX)
     }
 
-    fn grant(self: &Arc<MemoryQuota>, units: u32, bytes: usize) -> Permit {
+    fn permit(self: &Arc<MemoryQuota>, units: u32, bytes: usize) -> Permit {
         Permit {
-            room: self.clone(),
+            quota: self.clone(),
             units,
             reservation: self.memory.reserve(self.purpose, bytes),
         }
@@ -106,7 +106,7 @@ impl MemoryQuota {
         match self.units.try_acquire_many(units) {
             Ok(permit) => {
                 permit.forget();
-                Some(self.grant(units, bytes))
+                Some(self.permit(units, bytes))
             }
             Err(_) => {
                 let until = self.began.elapsed() + SHORT;
@@ -117,7 +117,7 @@ impl MemoryQuota {
         }
     }
 
-    /// Waits for room for `bytes` bytes, without a thread. Those who wait get theirs in their order.
+    /// Waits for `bytes` bytes, without a thread. Those who wait get theirs in their order.
     pub async fn wait(self: &Arc<MemoryQuota>, bytes: usize) -> Permit {
         let units = self.units(bytes);
         let _waiting = Waiting::begin(&self.waiting);
@@ -125,24 +125,24 @@ impl MemoryQuota {
         if let Ok(permit) = self.units.acquire_many(units).await {
             permit.forget();
         }
-        self.grant(units, bytes)
+        self.permit(units, bytes)
     }
 
-    /// Waits for room for `bytes` bytes on this thread.
+    /// Waits for `bytes` bytes on this thread.
     ///
     /// # Errors
     /// `ExceededMemoryLimit` (146) if too many wait or there is none for long; an interruption.
     pub fn wait_here(self: &Arc<MemoryQuota>, bytes: usize, limits: &OpContext) -> Result<Permit> {
-        if let Some(grant) = self.try_acquire(bytes) {
-            return Ok(grant);
+        if let Some(permit) = self.try_acquire(bytes) {
+            return Ok(permit);
         }
         let _waiting = Waiting::begin(&self.waiting);
         let until = Instant::now() + WAIT_MAX;
         while self.waiting.load(Ordering::Relaxed) <= MEMORY_WAITS_MAX && Instant::now() < until {
             limits.check()?;
             std::thread::sleep(CHECK);
-            if let Some(grant) = self.try_acquire(bytes) {
-                return Ok(grant);
+            if let Some(permit) = self.try_acquire(bytes) {
+                return Ok(permit);
             }
         }
         Err(Error::new(
@@ -171,7 +171,7 @@ impl MemoryQuota {
 
 /// A part of a quota, given back on drop.
 pub struct Permit {
-    room: Arc<MemoryQuota>,
+    quota: Arc<MemoryQuota>,
     units: u32,
     reservation: Reservation,
 }
@@ -179,10 +179,10 @@ pub struct Permit {
 impl Permit {
     /// Gives back what is not needed.
     pub fn shrink_to(&mut self, bytes: usize) {
-        let units = self.room.units(bytes);
+        let units = self.quota.units(bytes);
         if let Some(more) = self.units.checked_sub(units) {
             self.units = units;
-            self.room.units.add_permits(more as usize);
+            self.quota.units.add_permits(more as usize);
             self.reservation.resize(bytes);
         }
     }
@@ -190,7 +190,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.room.units.add_permits(self.units as usize);
+        self.quota.units.add_permits(self.units as usize);
     }
 }
 
@@ -201,27 +201,27 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn room_is_granted_up_to_its_size_and_given_back() {
+    async fn memory_is_granted_up_to_the_quota_and_given_back() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
-        let mut first = room.try_acquire(800 << 10).unwrap();
+        let quota = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
+        let mut first = quota.try_acquire(800 << 10).unwrap();
         assert_eq!(memory.used(MemoryUse::Replies), 800 << 10);
-        assert!(!room.is_short() && room.try_acquire(300 << 10).is_none());
-        assert!(room.is_short());
+        assert!(!quota.is_short() && quota.try_acquire(300 << 10).is_none());
+        assert!(quota.is_short());
         let limits = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
-        let error = room.wait_here(300 << 10, &limits).err().unwrap();
+        let error = quota.wait_here(300 << 10, &limits).err().unwrap();
         assert_eq!(error.code(), ErrorCode::MaxTimeMSExpired);
         first.shrink_to(100 << 10);
-        let second = room.try_acquire(900 << 10).unwrap();
+        let second = quota.try_acquire(900 << 10).unwrap();
         // More than there ever is takes all.
-        let (all, ()) = tokio::join!(room.wait(5 << 20), async {
+        let (all, ()) = tokio::join!(quota.wait(5 << 20), async {
             tokio::task::yield_now().await;
             drop((first, second));
         });
         assert_eq!(memory.used(MemoryUse::Replies), 5 << 20);
         drop(all);
         assert_eq!(memory.used(MemoryUse::Replies), 0);
-        let _over = room.count(2 << 20);
-        assert!(room.is_short());
+        let _over = quota.count(2 << 20);
+        assert!(quota.is_short());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use frond_store::offline::{DirectoryReport, Problem, Progress, SalvageReport, SalvagedCollection};
 
-use crate::lock_file::LockFile;
+use crate::host::lock_file::LockFile;
 
 /// Problems of one kind that are printed; the rest are only counted.
 const SHOWN_MAX: usize = 200;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, Timestamp};
-use frond_store::{Figures, LastWritten};
+use frond_store::{LastWritten, OpStats};
 
 use crate::memory_quota::Permit;
-use crate::op_record::Waited;
-use crate::profiler::ProfileLevel;
-use crate::query_stats::ShapeHash;
+use crate::observability::op_record::Waited;
+use crate::observability::profiler::ProfileLevel;
+use crate::observability::query_stats::ShapeHash;
 use frond_runtime::HeldTicket;
 
 /// The shared resources that an operation holds.
@@ -32,7 +32,7 @@ pub struct Operation {
     /// The shared resources that it holds.
     pub permits: Permits,
     /// Its figures, except while it runs.
-    pub figures: Option<Box<Figures>>,
+    pub op_stats: Option<Box<OpStats>>,
     /// The processor time that it used before its last wait.
     pub cpu: Duration,
     /// The processor time of its thread when it began, or went on after a wait.
@@ -57,13 +57,13 @@ pub struct Operation {
 
 impl Operation {
     /// An operation that starts now.
-    pub fn new(is_acknowledged: bool, spare: Option<Box<Figures>>) -> Operation {
+    pub fn new(is_acknowledged: bool, spare: Option<Box<OpStats>>) -> Operation {
         Operation {
             started: Instant::now(),
             is_acknowledged,
             has_secrets: false,
             permits: Permits::default(),
-            figures: spare,
+            op_stats: spare,
             cpu: Duration::ZERO,
             cpu_at_begin: None,
             waited: Waited::default(),

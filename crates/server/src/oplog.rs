@@ -7,7 +7,7 @@ use frond_bson::{Doc, DocBuf, doc};
 use frond_error::{Error, Result};
 use frond_store::{DocumentStore, OplogSettings};
 
-use crate::metrics::{Counter, Timed};
+use crate::observability::metrics::{Counter, Timed};
 use crate::settings::{OplogMode, Settings};
 
 /// The largest size that is chosen by itself, as in MongoDB.

@@ -10,7 +10,7 @@ use frond_bson::DocBuf;
 use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
-use crate::metrics::Metrics;
+use crate::observability::metrics::Metrics;
 use crate::tail_throttle::{TailPermit, TailThrottle};
 
 /// The wait of a getMore whose client gives no time.

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 
 use crate::arguments::Arguments;
 use crate::internal_collections::{find_one, replace_one};
-use crate::query_stats::{ShapeHash, query_shape};
+use crate::observability::query_stats::{ShapeHash, query_shape};
 
 /// Where they are stored, as in MongoDB.
 const COLLECTION: (&str, &str) = ("config", "clusterParameters");

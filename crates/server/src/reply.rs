@@ -65,11 +65,13 @@ pub fn open_cursor(
     let batch = cursor.batch(Some(documents), &mut room);
     if cursor.is_change_stream {
         match &batch {
-            Ok(batch) if cursor.splits_events => {
-                cx.server.upkeep.oplog.count_split_events(batch.as_doc())
-            }
+            Ok(batch) if cursor.splits_events => cx
+                .server
+                .maintenance
+                .oplog
+                .count_split_events(batch.as_doc()),
             Ok(_) => {}
-            Err(failure) => cx.server.upkeep.oplog.note_failure(failure),
+            Err(failure) => cx.server.maintenance.oplog.note_failure(failure),
         }
     }
     let batch = batch.map_err(|failure| in_execution(cx, &cursor.namespace, failure))?;
@@ -121,7 +123,10 @@ pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) 
     let batch = CursorBatch {
         name: "firstBatch",
         documents,
-        time: cx.moment.as_ref().map(|moment| moment.time),
+        time: cx
+            .point_in_time
+            .as_ref()
+            .map(|point_in_time| point_in_time.time),
         resume_token,
         id,
         namespace: &namespace,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use frond_error::Result;
-use frond_store::{OpContext, note};
+use frond_store::{OpContext, update_op_stats};
 
 use crate::cursors::BatchQuota;
 use crate::operation::Permits;
@@ -42,19 +42,19 @@ impl<'a> ReplyQuota<'a> {
 
 impl BatchQuota for ReplyQuota<'_> {
     fn wait(&mut self, bytes: usize) -> Result<()> {
-        let room = &self.server.execution.quotas.replies;
-        let mut grant = room.try_acquire(bytes);
-        if grant.is_none() {
+        let quota = &self.server.execution.quotas.replies;
+        let mut permit = quota.try_acquire(bytes);
+        if permit.is_none() {
             // Others need the ticket more than a command that waits for clients to read.
             if let Some(held) = self.permits.ticket.take() {
                 self.server.execution.executor.give_back(held);
             }
             let began = Instant::now();
-            let granted = room.wait_here(bytes, self.limits);
-            note(|figures| figures.room_wait += began.elapsed());
-            grant = Some(granted?);
+            let reserved = quota.wait_here(bytes, self.limits);
+            update_op_stats(|op_stats| op_stats.room_wait += began.elapsed());
+            permit = Some(reserved?);
         }
-        self.permits.reply = grant;
+        self.permits.reply = permit;
         Ok(())
     }
 
@@ -65,17 +65,17 @@ impl BatchQuota for ReplyQuota<'_> {
             self.wait(bytes)?;
             return Ok(true);
         }
-        let grant = self.server.execution.quotas.replies.try_acquire(bytes);
-        let is_granted = grant.is_some();
-        if is_granted {
-            self.permits.reply = grant;
+        let permit = self.server.execution.quotas.replies.try_acquire(bytes);
+        let has_permit = permit.is_some();
+        if has_permit {
+            self.permits.reply = permit;
         }
-        Ok(is_granted)
+        Ok(has_permit)
     }
 
     fn complete(&mut self, bytes: usize) {
-        if let Some(grant) = &mut self.permits.reply {
-            grant.shrink_to(bytes);
+        if let Some(permit) = &mut self.permits.reply {
+            permit.shrink_to(bytes);
         }
     }
 }

@@ -8,7 +8,7 @@ use frond_bson::doc;
 use frond_javascript::{JavaScript, WorkerProgram};
 use frond_store::{DocumentStore, check_request};
 
-use crate::log::{Component, Log};
+use crate::observability::log::{Component, Log};
 use crate::settings::Settings;
 use frond_runtime::Sharing;
 

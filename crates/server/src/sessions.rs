@@ -25,7 +25,7 @@ mod records;
 mod txn_state_machine;
 
 pub use id::{SessionId, SessionOwner};
-pub use open::{Doom, Open};
+pub use open::{AbortReason, Open};
 use txn_state_machine::Machine;
 pub use txn_state_machine::{Found, aborted};
 
@@ -379,13 +379,13 @@ impl Sessions {
                 store: store.in_transaction(&transaction),
                 transaction,
                 started: Instant::now(),
-                started_ms: crate::clock::now_ms(),
+                started_ms: crate::host::clock::now_ms(),
                 lifetime: self.transaction_lifetime(),
                 read_level: asked.read_level,
                 client: asked.client,
                 has_cursors: AtomicBool::new(false),
                 owner,
-                doom: AtomicU8::new(0),
+                abort_reason: AtomicU8::new(0),
                 activity: Mutex::default(),
             }))
         })?;
@@ -434,8 +434,8 @@ impl Sessions {
 impl Open {
     /// Marks it for the server to abort it. Returns its session, to abort it at once unless a statement runs: then that
     /// statement aborts it at its end.
-    pub fn condemn(&self, why: Doom) -> Option<Arc<Mutex<Session>>> {
-        self.doom.store(why as u8, Ordering::SeqCst);
+    pub fn mark_for_abort(&self, why: AbortReason) -> Option<Arc<Mutex<Session>>> {
+        self.abort_reason.store(why as u8, Ordering::SeqCst);
         self.owner.upgrade()
     }
 

@@ -8,7 +8,7 @@ use frond_bson::{Doc, DocBuf, ObjectId, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DocumentStore, FindRequest, Namespace, OpContext};
 
-use crate::clock::now_ms;
+use crate::host::clock::now_ms;
 use crate::internal_collections::{delete_all, find_one, replace_first};
 
 /// The name of the only shard.

@@ -19,17 +19,17 @@ use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
-use crate::figures::{self, Sources};
 use crate::fsync_lock::FsyncLock;
-use crate::log::{Component, Log, Severity};
+use crate::host::memory::usable_bytes;
 use crate::logins::Logins;
-use crate::memory::usable_bytes;
 use crate::memory_quota::MemoryQuotas;
-use crate::metrics::Metrics;
+use crate::observability::log::{Component, Log, Severity};
+use crate::observability::metric_samples::{self, Sources};
+use crate::observability::metrics::{Metrics, micros};
+use crate::observability::profiler::{ProfileFilter, ProfileLevel, Profiler};
+use crate::observability::query_stats::QueryStats;
 use crate::oplog::{self, OplogUpkeep};
-use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::query_settings::AllQuerySettings;
-use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
 use crate::scripting;
 use crate::sessions::Sessions;
@@ -47,7 +47,7 @@ pub struct Server {
     pub store: DocumentStore,
     pub metrics: Metrics,
     pub instance: Instance,
-    pub upkeep: Upkeep,
+    pub maintenance: Maintenance,
     pub set: ReplicaSet,
     pub clients: Clients,
     pub execution: Execution,
@@ -68,8 +68,8 @@ pub struct Instance {
     stopping: AtomicBool,
 }
 
-/// Upkeep of the stored data.
-pub struct Upkeep {
+/// Maintenance of the stored data.
+pub struct Maintenance {
     /// Backups that are being made.
     pub backups: Backups,
     /// The lock of `fsync`.
@@ -129,7 +129,7 @@ pub struct Execution {
 pub struct Records {
     /// Samples of the metrics of the server.
     pub history: History,
-    /// Figures of queries by their shape.
+    /// Statistics of queries by their shape.
     pub query_stats: QueryStats,
     pub profiler: Profiler,
     /// Sends spans of commands; none if nothing is traced.
@@ -171,132 +171,22 @@ impl Server {
         tls: Option<Tls>,
         port: u16,
     ) -> Result<Server, StartError> {
-        let warnings = log.clone();
-        let hooks = store.catalog().hooks();
-        hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
-        let uname = rustix::system::uname();
-        let host = uname.nodename().to_string_lossy().into_owned();
-        let teller = metrics.teller();
-        hooks.tell_usage(move |ns, part, options| teller(ns.as_str(), part, options));
-        hooks.name_host(format!("{host}:{port}"));
-        let reached = settings.reached_at(&host, port);
-        let given_name = settings.replica_set.as_deref();
-        let standby = match &settings.follow {
-            Some(uri) if store.is_following() => Some(Arc::new(
-                Standby::new(uri.expose())
-                    .map_err(|error| StartError::Follow(error.to_string()))?,
-            )),
-            _ => None,
-        };
-        let replication = if settings.tikv.is_on {
-            Some(Replication::open_router(&store, reached))
-        } else if standby.is_some() {
-            Some(Replication::open_standby(&store, given_name, reached))
-        } else {
-            // One that was a standby, and is a primary now, has the name in its configuration.
-            let stored = match (&settings.follow, given_name) {
-                (Some(_), None) => stored_name(&store).map_err(StartError::ReplicaSet)?,
-                _ => None,
-            };
-            let name = given_name.or(stored.as_deref());
-            name.map(|name| Replication::open(&store, name, reached))
-        };
-        let replication = replication.transpose().map_err(StartError::ReplicaSet)?;
-        let cluster_parameters = ClusterParameters::load(&store).map_err(StartError::Store)?;
-        let is_member = (replication.as_ref()).is_some_and(|set| set.member().is_some());
+        let instance = Instance::new(&settings, port);
+        set_hooks(&store, &log, &metrics, &instance);
+        let set = ReplicaSet::open(&settings, &store, &instance)?;
+        let is_member = (set.replication.as_ref()).is_some_and(|set| set.member().is_some());
         let query_settings = AllQuerySettings::load(&store).map_err(StartError::Store)?;
-        let opened = oplog::open(&store, &settings, is_member).map_err(StartError::Store)?;
-        if let Some(what) = opened {
-            let bytes = i64::try_from(store.oplog().settings().bytes_max).unwrap_or(i64::MAX);
-            let attributes = doc! {"maxBytes": bytes};
-            log.info(
-                Component::Storage,
-                9_100_031,
-                "initandlisten",
-                what,
-                &attributes,
-            );
-        }
-        let tracing = settings.otlp_endpoint.clone().map(|endpoint| {
-            Tracing::start(&TracingOptions {
-                endpoint,
-                sampling: settings.trace_sampling,
-                instance: format!("{host}:{port}"),
-                version: env!("CARGO_PKG_VERSION").to_string(),
-            })
-        });
-        let tracing = tracing.transpose().map_err(StartError::Tracing)?;
-        let logins = Logins::new(&settings.logins).map_err(StartError::Random)?;
-        let oplog = OplogUpkeep::new(settings.pre_image_period);
-        let profiling = ProfileLevel {
-            level: settings.profiling.level,
-            filter: (settings.profiling.filter.as_deref())
-                .map(|filter| ProfileFilter::parse(filter).map(Arc::new))
-                .transpose()
-                .map_err(StartError::ProfileFilter)?,
-        };
-        let sample_rate = settings.profiling.sample_rate;
-        let checkpoint_secs = settings.checkpoint_secs;
-        let no_collection_scans = settings.no_collection_scans;
-        let query_stats_rate = settings.query_stats_rate;
-        let mut cursors = Cursors::new(store.memory());
-        if settings.tikv.is_on {
-            cursors = cursors.marked(sharding::mark(&format!("{host}:{port}")));
-        }
-        let session_timeout = settings.session_timeout;
-        let transaction_lifetime = settings.transaction_lifetime;
-        let executor = Executor::new().map_err(StartError::Thread)?;
-        let javascript =
-            scripting::start(&settings, &store, &log, executor.sharing(), usable_bytes());
+        open_oplog(&store, &settings, &log, is_member)?;
+        let records = Records::new(&settings, &instance)?;
+        let clients = Clients::new(&settings, &store, &instance, tls)?;
+        let execution = Execution::new(&settings, &store, &log, query_settings)?;
         Ok(Server {
-            instance: Instance {
-                started: Instant::now(),
-                process_id: ObjectId::new(),
-                port,
-                host,
-                arguments: settings.arguments.clone(),
-                stop: watch::Sender::new(false),
-                stopping: AtomicBool::new(false),
-            },
-            upkeep: Upkeep {
-                backups: Backups::default(),
-                fsync_lock: FsyncLock::default(),
-                checkpoint_secs: AtomicU64::new(checkpoint_secs),
-                oplog,
-                ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
-            },
-            set: ReplicaSet {
-                replication,
-                standby,
-                cluster_parameters,
-            },
-            clients: Clients {
-                access: Access::new(store.clone(), settings.security.authorization),
-                logins,
-                connections: Connections::default(),
-                sessions: Sessions::new(session_timeout, transaction_lifetime),
-                cursors,
-                cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
-                transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
-                tls,
-            },
-            execution: Execution {
-                executor,
-                tail_throttle: TailThrottle::of_this_machine(),
-                quotas: MemoryQuotas::new(store.memory(), store.memory().client_limit()),
-                javascript,
-                functions: Arc::new(store.clone()),
-                fail_points: FailPoints::default(),
-                query_settings,
-                no_collection_scans: AtomicBool::new(no_collection_scans),
-            },
-            records: Records {
-                history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
-                query_stats: QueryStats::new(query_stats_rate),
-                profiler: Profiler::new(profiling, sample_rate),
-                tracing,
-                slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
-            },
+            maintenance: Maintenance::new(&settings),
+            instance,
+            set,
+            clients,
+            execution,
+            records,
             settings,
             log,
             store,
@@ -306,7 +196,7 @@ impl Server {
 
     /// `host:port`, as the server names itself.
     pub fn host_and_port(&self) -> String {
-        format!("{}:{}", self.instance.host, self.instance.port)
+        self.instance.host_and_port()
     }
 
     /// The `topologyVersion`. A standalone server never changes its role, so the counter is 0.
@@ -327,9 +217,10 @@ impl Server {
 
     /// Changes [`Server::slow_operation`].
     pub fn set_slow_operation(&self, threshold: Duration) {
-        self.records
-            .slow_micros
-            .store(crate::metrics::micros(threshold), Ordering::Relaxed);
+        self.records.slow_micros.store(
+            crate::observability::metrics::micros(threshold),
+            Ordering::Relaxed,
+        );
     }
 
     /// An idle cursor is closed after this time.
@@ -344,15 +235,18 @@ impl Server {
             .store(millis(timeout), Ordering::Relaxed);
     }
 
-    /// Where the figures of the history are read.
+    /// The source of a sample for the history.
     pub fn sources(&self) -> Sources<'_> {
+        let clients = &self.clients;
+        let whole = |count: i64| u64::try_from(count).unwrap_or(0);
         Sources {
             metrics: &self.metrics,
             store: &self.store,
-            connections: &self.clients.connections,
-            cursors: &self.clients.cursors,
-            sessions: &self.clients.sessions,
             executor: &self.execution.executor,
+            connections: clients.connections.len() as u64,
+            active_connections: whole(clients.connections.active.load(Ordering::Relaxed)),
+            open_cursors: whole(clients.cursors.counts().open),
+            open_transactions: clients.sessions.open_transactions().len() as u64,
         }
     }
 
@@ -370,6 +264,184 @@ impl Server {
     /// Becomes true when the server is asked to stop.
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
         self.instance.stop.subscribe()
+    }
+}
+
+/// Connects what the store reports with the log and the counters of the server.
+fn set_hooks(store: &DocumentStore, log: &Arc<Log>, metrics: &Metrics, instance: &Instance) {
+    let warnings = log.clone();
+    let hooks = store.catalog().hooks();
+    hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
+    let teller = metrics.teller();
+    hooks.tell_usage(move |ns, part, options| teller(ns.as_str(), part, options));
+    hooks.name_host(instance.host_and_port());
+}
+
+/// Turns the oplog on or off, as the settings say.
+fn open_oplog(
+    store: &DocumentStore,
+    settings: &Settings,
+    log: &Log,
+    is_member: bool,
+) -> Result<(), StartError> {
+    let opened = oplog::open(store, settings, is_member).map_err(StartError::Store)?;
+    if let Some(what) = opened {
+        let bytes = i64::try_from(store.oplog().settings().bytes_max).unwrap_or(i64::MAX);
+        log.info(
+            Component::Storage,
+            9_100_031,
+            "initandlisten",
+            what,
+            &doc! {"maxBytes": bytes},
+        );
+    }
+    Ok(())
+}
+
+impl Instance {
+    fn new(settings: &Settings, port: u16) -> Instance {
+        let uname = rustix::system::uname();
+        Instance {
+            started: Instant::now(),
+            process_id: ObjectId::new(),
+            port,
+            host: uname.nodename().to_string_lossy().into_owned(),
+            arguments: settings.arguments.clone(),
+            stop: watch::Sender::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    fn host_and_port(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+impl Maintenance {
+    fn new(settings: &Settings) -> Maintenance {
+        Maintenance {
+            backups: Backups::default(),
+            fsync_lock: FsyncLock::default(),
+            checkpoint_secs: AtomicU64::new(settings.checkpoint_secs),
+            oplog: OplogUpkeep::new(settings.pre_image_period),
+            ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
+        }
+    }
+}
+
+impl ReplicaSet {
+    fn open(
+        settings: &Settings,
+        store: &DocumentStore,
+        instance: &Instance,
+    ) -> Result<ReplicaSet, StartError> {
+        let standby = match &settings.follow {
+            Some(uri) if store.is_following() => Some(Arc::new(
+                Standby::new(uri.expose())
+                    .map_err(|error| StartError::Follow(error.to_string()))?,
+            )),
+            _ => None,
+        };
+        let reached = settings.reached_at(&instance.host, instance.port);
+        let given_name = settings.replica_set.as_deref();
+        let replication = if settings.tikv.is_on {
+            Some(Replication::open_router(store, reached))
+        } else if standby.is_some() {
+            Some(Replication::open_standby(store, given_name, reached))
+        } else {
+            // One that was a standby, and is a primary now, has the name in its configuration.
+            let stored = match (&settings.follow, given_name) {
+                (Some(_), None) => stored_name(store).map_err(StartError::ReplicaSet)?,
+                _ => None,
+            };
+            let name = given_name.or(stored.as_deref());
+            name.map(|name| Replication::open(store, name, reached))
+        };
+        Ok(ReplicaSet {
+            replication: replication.transpose().map_err(StartError::ReplicaSet)?,
+            standby,
+            cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
+        })
+    }
+}
+
+impl Clients {
+    fn new(
+        settings: &Settings,
+        store: &DocumentStore,
+        instance: &Instance,
+        tls: Option<Tls>,
+    ) -> Result<Clients, StartError> {
+        let mut cursors = Cursors::new(store.memory());
+        if settings.tikv.is_on {
+            cursors = cursors.marked(sharding::mark(&instance.host_and_port()));
+        }
+        Ok(Clients {
+            access: Access::new(store.clone(), settings.security.authorization),
+            logins: Logins::new(&settings.logins).map_err(StartError::Random)?,
+            connections: Connections::default(),
+            sessions: Sessions::new(settings.session_timeout, settings.transaction_lifetime),
+            cursors,
+            cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
+            transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
+            tls,
+        })
+    }
+}
+
+impl Execution {
+    fn new(
+        settings: &Settings,
+        store: &DocumentStore,
+        log: &Arc<Log>,
+        query_settings: AllQuerySettings,
+    ) -> Result<Execution, StartError> {
+        let executor = Executor::new().map_err(StartError::Thread)?;
+        let javascript = scripting::start(settings, store, log, executor.sharing(), usable_bytes());
+        Ok(Execution {
+            executor,
+            tail_throttle: TailThrottle::of_this_machine(),
+            quotas: MemoryQuotas::new(store.memory(), store.memory().client_limit()),
+            javascript,
+            functions: Arc::new(store.clone()),
+            fail_points: FailPoints::default(),
+            query_settings,
+            no_collection_scans: AtomicBool::new(settings.no_collection_scans),
+        })
+    }
+}
+
+impl Records {
+    fn new(settings: &Settings, instance: &Instance) -> Result<Records, StartError> {
+        let tracing = settings.otlp_endpoint.clone().map(|endpoint| {
+            Tracing::start(&TracingOptions {
+                endpoint,
+                sampling: settings.trace_sampling,
+                instance: instance.host_and_port(),
+                version: env!("CARGO_PKG_VERSION").to_string(),
+            })
+        });
+        let tracing = tracing.transpose().map_err(StartError::Tracing)?;
+        let profiling = &settings.profiling;
+        let filter = profiling.filter.as_deref();
+        let level = ProfileLevel {
+            level: profiling.level,
+            filter: filter
+                .map(|filter| ProfileFilter::parse(filter).map(Arc::new))
+                .transpose()
+                .map_err(StartError::ProfileFilter)?,
+        };
+        let slow = micros(settings.slow_operation);
+        Ok(Records {
+            history: History::new(
+                settings.db_path.join("diagnostic.data"),
+                metric_samples::sampled_metrics(),
+            ),
+            query_stats: QueryStats::new(settings.query_stats_rate),
+            profiler: Profiler::new(level, profiling.sample_rate),
+            tracing,
+            slow_micros: AtomicU64::new(slow),
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::metrics::{Metrics, Op};
+use crate::observability::metrics::{Metrics, Op};
 
 /// From this number of cursors on, a getMore takes a turn even if it has not waited.
 const CROWD: usize = 16;

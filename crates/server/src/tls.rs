@@ -8,8 +8,8 @@ use frond_tls::{CertificateInfo, Password, Protocol, ServerOptions, ServerTls};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
-use crate::log::{Component, Log, iso_ms};
-use crate::metrics::Counter;
+use crate::observability::log::{Component, Log, iso_ms};
+use crate::observability::metrics::Counter;
 use crate::settings::{TlsMode, TlsSettings};
 
 /// A certificate that expires within this time is warned of.

@@ -13,13 +13,13 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DocumentStore, Durability, OpContext, SnapshotReads};
 
 use crate::connection::{Connection, Peer};
-use crate::log::{Component, Severity};
-use crate::sessions::{Doom, Found, NewTransaction, Open, SessionId, Used, aborted};
+use crate::observability::log::{Component, Severity};
+use crate::sessions::{AbortReason, Found, NewTransaction, Open, SessionId, Used, aborted};
 use crate::state::Server;
 
 /// The fields of a command about its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct TransactionRequest {
     /// `txnNumber`
     pub number: i64,
     /// `startTransaction`
@@ -78,7 +78,7 @@ pub struct Statement<'s> {
     /// None if the transaction is committed already, or has ended.
     open: Option<Arc<Open>>,
     /// Why the server aborts the transaction, if the statement has aborted it.
-    aborted_for: Option<Doom>,
+    aborted_for: Option<AbortReason>,
 }
 
 impl<'s> Statement<'s> {
@@ -90,7 +90,7 @@ impl<'s> Statement<'s> {
         server: &'s Server,
         connection: &'s Connection,
         id: SessionId,
-        asked: &Asked,
+        asked: &TransactionRequest,
         at: Option<SnapshotReads>,
         limits: &OpContext,
     ) -> Result<Statement<'s>> {
@@ -132,16 +132,16 @@ impl<'s> Statement<'s> {
         if let Some(displaced) = displaced {
             abort_displaced(server, &displaced);
         }
-        if statement.doom().is_some() {
+        if statement.abort_reason().is_some() {
             // It was condemned while it was idle.
             return Err(aborted(asked.number));
         }
         Ok(statement)
     }
 
-    fn doom(&self) -> Option<Doom> {
+    fn abort_reason(&self) -> Option<AbortReason> {
         let open = self.open.as_ref();
-        open.map_or(self.aborted_for, |open| open.doom())
+        open.map_or(self.aborted_for, |open| open.abort_reason())
     }
 
     /// The transaction; none if it is committed.
@@ -193,7 +193,7 @@ impl<'s> Statement<'s> {
     /// Aborts the transaction, if it is open.
     pub fn abort(&mut self) {
         if let Some(open) = self.open.take() {
-            self.aborted_for = open.doom();
+            self.aborted_for = open.abort_reason();
             self.leave(&open, false);
         }
     }
@@ -202,7 +202,7 @@ impl<'s> Statement<'s> {
     /// was condemned meanwhile or its client is gone.
     pub fn finish(mut self) {
         let is_gone = self.connection.gone.load(Relaxed);
-        if is_gone || self.doom().is_some() {
+        if is_gone || self.abort_reason().is_some() {
             return self.abort();
         }
         let Some(open) = self.open.take() else {
@@ -212,7 +212,7 @@ impl<'s> Statement<'s> {
         if let Some(mut session) = self.session.take() {
             session.used();
         }
-        if let Some(why) = open.doom() {
+        if let Some(why) = open.abort_reason() {
             // By someone who found the session in use just before.
             abort_soon(self.server, &open, why);
         }
@@ -220,14 +220,14 @@ impl<'s> Statement<'s> {
 
     /// The error that its client gets for an error of the statement: an interrupted one says why.
     pub fn explain(&self, failure: Error) -> Error {
-        match (failure.code(), self.doom()) {
-            (ErrorCode::Interrupted, Some(Doom::Expired)) => Error::new(
+        match (failure.code(), self.abort_reason()) {
+            (ErrorCode::Interrupted, Some(AbortReason::Expired)) => Error::new(
                 ErrorCode::TransactionExceededLifetimeLimitSeconds,
                 "operation was interrupted because the transaction exceeded the configured \
                  'transactionLifetimeLimitSeconds'",
             ),
             // As when MongoDB's cache is full. The client is to run the transaction again.
-            (ErrorCode::Interrupted, Some(Doom::Memory)) => Error::new(
+            (ErrorCode::Interrupted, Some(AbortReason::Memory)) => Error::new(
                 ErrorCode::WriteConflict,
                 "the transaction was aborted because memory is scarce",
             ),
@@ -288,10 +288,10 @@ fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
         &counts.aborted
     };
     count.fetch_add(1, Relaxed);
-    match open.doom().filter(|_| !is_committed) {
-        Some(Doom::Expired) => &counts.expired,
-        Some(Doom::Memory) => &counts.aborted_for_memory,
-        Some(Doom::Killed) | None => return log_if_slow(server, open, is_committed),
+    match open.abort_reason().filter(|_| !is_committed) {
+        Some(AbortReason::Expired) => &counts.expired,
+        Some(AbortReason::Memory) => &counts.aborted_for_memory,
+        Some(AbortReason::Killed) | None => return log_if_slow(server, open, is_committed),
     }
     .fetch_add(1, Relaxed);
     log_if_slow(server, open, is_committed);
@@ -322,10 +322,10 @@ fn log_if_slow(server: &Server, open: &Open, is_committed: bool) {
         "bytes": i64::try_from(open.transaction.bytes()).unwrap_or(i64::MAX),
         "durationMillis": i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
     };
-    let why = match open.doom() {
-        Some(Doom::Killed) => "the session was ended",
-        Some(Doom::Expired) => "transactionLifetimeLimitSeconds",
-        Some(Doom::Memory) => "memory is scarce",
+    let why = match open.abort_reason() {
+        Some(AbortReason::Killed) => "the session was ended",
+        Some(AbortReason::Expired) => "transactionLifetimeLimitSeconds",
+        Some(AbortReason::Memory) => "memory is scarce",
         None => "",
     };
     if !why.is_empty() {
@@ -356,8 +356,8 @@ pub fn abort_displaced(server: &Server, displaced: &Arc<Open>) {
 }
 
 /// Aborts a transaction that others may use: at once if it is idle, else at the end of its statement, which is interrupted.
-pub fn abort_soon(server: &Server, open: &Arc<Open>, why: Doom) {
-    let Some(owner) = open.condemn(why) else {
+pub fn abort_soon(server: &Server, open: &Arc<Open>, why: AbortReason) {
+    let Some(owner) = open.mark_for_abort(why) else {
         // Unless it has ended meanwhile.
         if server.clients.sessions.forget_open(open) {
             end(server, open, false);
@@ -379,7 +379,7 @@ pub fn abort_soon(server: &Server, open: &Arc<Open>, why: Doom) {
 }
 
 /// Aborts an idle transaction. False if a statement runs.
-pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
+pub fn abort_idle(server: &Server, open: &Arc<Open>, why: AbortReason) -> bool {
     if open.activity().is_active() {
         return false;
     }
@@ -392,7 +392,7 @@ pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
 pub fn clear_session(server: &Server, id: SessionId) {
     server.clients.cursors.kill_session(id);
     if let Some(open) = server.clients.sessions.open_transaction(id) {
-        abort_soon(server, &open, Doom::Killed);
+        abort_soon(server, &open, AbortReason::Killed);
     }
 }
 
@@ -410,7 +410,7 @@ pub fn clear_sessions(server: &Server, connection: i64, is_chosen: impl Fn(Sessi
         .kill_sessions(connection, &is_chosen);
     for open in server.clients.sessions.open_transactions() {
         if is_chosen(open.session) {
-            abort_soon(server, &open, Doom::Killed);
+            abort_soon(server, &open, AbortReason::Killed);
         }
     }
 }
@@ -420,11 +420,11 @@ pub fn clear_sessions(server: &Server, connection: i64, is_chosen: impl Fn(Sessi
 pub fn abort_expired(server: &Server, now: Instant) -> usize {
     let mut expired = 0;
     for open in server.clients.sessions.open_transactions() {
-        match open.doom() {
+        match open.abort_reason() {
             Some(why) => abort_soon(server, &open, why),
             None if open.is_expired(now) => {
                 expired += 1;
-                abort_soon(server, &open, Doom::Expired);
+                abort_soon(server, &open, AbortReason::Expired);
             }
             None => {}
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use frond_bson::{DocBuf, doc};
 use parking_lot::{Condvar, Mutex};
 
-use crate::metrics::Counter;
+use crate::observability::metrics::Counter;
 
 /// The settings and the counters of the TTL monitor.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod compute_slots;
 pub mod context;
 pub mod environment;
 pub mod error;
@@ -17,4 +18,3 @@ pub mod record;
 pub mod scripts;
 pub mod text;
 pub mod tree_options;
-pub mod turns;

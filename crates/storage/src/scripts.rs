@@ -15,8 +15,8 @@ use frond_query::script::{
 };
 
 use crate::clock::now_ms;
+use crate::compute_slots;
 use crate::context::OpContext;
-use crate::turns;
 
 /// The source of the functions of requests.
 pub trait FunctionSource: Send + Sync {
@@ -120,7 +120,7 @@ impl Drop for Leave {
         let own = REQUEST.with_borrow_mut(|now| std::mem::replace(now, self.0.take()));
         STORED.take();
         IS_INTERNAL.set(false);
-        turns::end();
+        compute_slots::end();
         let Some(own) = own else {
             return;
         };
@@ -145,7 +145,7 @@ struct OfThread;
 impl Supervisor for OfThread {
     fn check(&self) -> Result<(), CommandError> {
         check()?;
-        turns::take(check)
+        compute_slots::take(check)
     }
 
     fn memory(&self) -> Option<Box<dyn MemoryShare>> {

@@ -116,17 +116,7 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn open(engine: &Engine, times: Arc<Times>) -> Result<ClusterTime> {
-        let stored = if engine.has_tree(CATALOG_TREE)? {
-            engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?
-        } else {
-            None
-        };
-        let entry = stored.as_deref().map(Doc::validate).transpose();
-        let bound = match entry.map(|entry| entry.and_then(|entry| entry.get("reserved"))) {
-            Ok(None) => 0,
-            Ok(Some(Value::Timestamp(bound))) => bound.to_u64(),
-            _ => return Err(corrupt("the catalog entry of the cluster time")),
-        };
+        let bound = stored_bound(engine)?;
         let cluster = engine.cluster().cloned();
         let engine = engine.clone();
         let persist = move |bound| {
@@ -165,6 +155,36 @@ impl ClusterTime {
         }
     }
 
+    /// Notes the time of a commit of the leader of this member's replica set.
+    pub(crate) fn note_applied(&self, stamp: u64) {
+        self.times.last.fetch_max(stamp, Ordering::SeqCst);
+    }
+
+    /// From here on the times are this server's own. Those up to the bound that the leader before has stored are reserved.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn take_over(&self, engine: &Engine) -> Result<()> {
+        let bound = stored_bound(engine)?;
+        self.times.reserved.store(bound, Ordering::SeqCst);
+        self.lead();
+        Ok(())
+    }
+
+    /// Whether commits take their times from a clock that all servers share.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The time of the clock that all servers share, if there is one.
+    ///
+    /// # Errors
+    /// Errors of the keyspace.
+    pub(crate) fn shared_now(&self) -> Result<Option<u64>> {
+        let now = self.cluster.as_ref().map(Tikv::stamp_now);
+        Ok(now.transpose()?)
+    }
+
     /// The last time that was given out; the null timestamp before the first one.
     pub fn last(&self) -> Timestamp {
         Timestamp::from_u64(self.times.last.load(Ordering::SeqCst))
@@ -179,8 +199,7 @@ impl ClusterTime {
         if self.is_following() {
             return Ok(self.last());
         }
-        if let Some(cluster) = &self.cluster {
-            let now = cluster.stamp_now()?;
+        if let Some(now) = self.shared_now()? {
             let last = self.times.last.fetch_max(now, Ordering::SeqCst);
             return Ok(Timestamp::from_u64(last.max(now)));
         }
@@ -309,6 +328,21 @@ impl ClusterTime {
         (self.persist)(bound)?;
         self.times.reserved.store(bound, Ordering::SeqCst);
         Ok(())
+    }
+}
+
+/// The durable bound; 0 before the first one.
+fn stored_bound(engine: &Engine) -> Result<u64> {
+    let stored = if engine.has_tree(CATALOG_TREE)? {
+        engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?
+    } else {
+        None
+    };
+    let entry = stored.as_deref().map(Doc::validate).transpose();
+    match entry.map(|entry| entry.and_then(|entry| entry.get("reserved"))) {
+        Ok(None) => Ok(0),
+        Ok(Some(Value::Timestamp(bound))) => Ok(bound.to_u64()),
+        _ => Err(corrupt("the catalog entry of the cluster time")),
     }
 }
 

@@ -9,15 +9,16 @@ use frond_query::matcher::canonical;
 use frond_query::projection::Projection;
 
 use crate::exec::ExecStats;
-use crate::exec::build::{Output, Wanted};
+use crate::exec::build::{Output, RowParts};
 use crate::exec::count::RecordCount;
-use crate::exec::describe::{Describer, Room, count};
+use crate::exec::describe::{Describer, ExplainBudget, count};
 use crate::exec::eof::Eof;
 use crate::exec::executor::Executor;
-use crate::exec::operator::{Flow, Node, OpStats};
+use crate::exec::operator::{Flow, Node};
+use crate::exec::stats::OperatorStats;
 use crate::exec::trial::TrialRun;
-use crate::figures::PlanHashes;
-use crate::find::{FindRequest, Planned, Question, shape_of};
+use crate::find::{FindRequest, Planned, PlannedQuery, shape_of};
+use crate::op_stats::PlanHashes;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
 use frond_storage::environment::environment;
@@ -131,7 +132,7 @@ impl DocumentStore {
         let id_collator = self.catalog().collator(ns, None);
         let empty = Doc::empty();
         let filter = &*canonical(request.filter.unwrap_or(empty));
-        let room = Room::default();
+        let budget = ExplainBudget::default();
         let mut describer = Describer {
             filter,
             sort: request.sort.unwrap_or(empty),
@@ -139,7 +140,7 @@ impl DocumentStore {
             collator: &collator,
             id_collator: &id_collator,
             executed: false,
-            room: &room,
+            budget: &budget,
         };
         let query = Explained {
             request,
@@ -163,40 +164,7 @@ impl DocumentStore {
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {
             planner.push("namespace", ns.as_str());
-            room.push(planner, "parsedQuery", filter);
-            let is_filtered = planned.as_ref().is_some_and(|planned| planned.is_filtered);
-            planner.push("indexFilterSet", is_filtered);
-            let rules = context.rules.as_ref();
-            if let Some(settings) = rules.and_then(|rules| rules.shown.as_ref()) {
-                planner.push("querySettings", settings);
-            }
-            if let Some(collation) = collator.spec() {
-                planner.push("collation", collation);
-            }
-            if let Some(planned) = &planned {
-                let question = &planned.question;
-                let hashes =
-                    PlanHashes::for_query(&question.filter, &question.sort, &planned.collection);
-                planner.push("queryHash", hashes.shape.as_str());
-                planner.push("planCacheShapeHash", hashes.shape.as_str());
-                planner.push("planCacheKey", hashes.key.as_str());
-            }
-            planner.push("optimizationTimeMillis", 0);
-            planner.push("maxIndexedOrSolutionsReached", false);
-            planner.push("maxIndexedAndSolutionsReached", false);
-            let reached = (planned.as_ref()).is_some_and(|planned| planned.merge_limit_reached);
-            planner.push("maxScansToExplodeReached", reached);
-            planner.push("prunedSimilarIndexes", false);
-            let winning = query.describe(tree.root(), &describer, &Measured::default());
-            planner.push("winningPlan", &winning);
-            planner.push_array("rejectedPlans", |list| {
-                for other in planned.iter().flat_map(|planned| &planned.plan.rejected) {
-                    let Some(planned) = &planned else { break };
-                    let other = query.operators(&planned.instead(other));
-                    let stages = query.describe(other.root(), &describer, &Measured::default());
-                    list.push(&stages);
-                }
-            });
+            query.push_planner(planner, planned.as_ref(), tree.root(), &describer);
         });
         if verbosity == Verbosity::QueryPlanner {
             return Ok(reply);
@@ -213,19 +181,7 @@ impl DocumentStore {
         };
         describer.executed = true;
         reply.push_doc("executionStats", |stats| {
-            stats.push("executionSuccess", true);
-            let returned = if purpose.returns { measured.found } else { 0 };
-            stats.push("nReturned", count(returned));
-            stats.push("executionTimeMillis", count(measured.millis));
-            stats.push("totalKeysExamined", count(measured.stats.keys_examined));
-            stats.push("totalDocsExamined", count(measured.stats.docs_examined));
-            // MongoDB has no such field, so it is shown only if there are large documents.
-            if measured.stats.large_examined > 0 {
-                let large = count(measured.stats.large_examined);
-                stats.push("largeDocumentsExamined", large);
-            }
-            let stages = query.describe(tree.root(), &describer, &measured);
-            stats.push("executionStages", &stages);
+            query.push_execution(stats, &measured, tree.root(), &describer);
             if verbosity == Verbosity::AllPlansExecution {
                 stats.push_array("allPlansExecution", |list| {
                     for run in trials.borrow().iter() {
@@ -247,7 +203,7 @@ impl DocumentStore {
     ) -> Result<Option<Planned>> {
         let collator = self.catalog().collator(ns, request.collation.as_ref());
         let environment = environment(request.variables, &collator);
-        let question = Question::parse(request.filter, None, request.hint, &environment)?;
+        let question = PlannedQuery::parse(request.filter, None, request.hint, &environment)?;
         let question = question.showing(Some(BTreeSet::new()));
         question.plan_keeping(self.catalog(), ns, context, Some(trials))
     }
@@ -287,6 +243,79 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
+    /// The part of the planner: the query, and the plans for it.
+    fn push_planner(
+        &self,
+        planner: &mut DocBuf,
+        planned: Option<&Planned>,
+        root: &Node,
+        describer: &Describer<'_>,
+    ) {
+        describer
+            .budget
+            .push(planner, "parsedQuery", describer.filter);
+        let is_filtered = planned.is_some_and(|planned| planned.is_filtered);
+        planner.push("indexFilterSet", is_filtered);
+        let rules = self.context.rules.as_ref();
+        if let Some(settings) = rules.and_then(|rules| rules.shown.as_ref()) {
+            planner.push("querySettings", settings);
+        }
+        if let Some(collation) = describer.collator.spec() {
+            planner.push("collation", collation);
+        }
+        if let Some(planned) = planned {
+            let question = &planned.question;
+            let hashes =
+                PlanHashes::for_query(&question.filter, &question.sort, &planned.collection);
+            planner.push("queryHash", hashes.shape.as_str());
+            planner.push("planCacheShapeHash", hashes.shape.as_str());
+            planner.push("planCacheKey", hashes.key.as_str());
+        }
+        planner.push("optimizationTimeMillis", 0);
+        planner.push("maxIndexedOrSolutionsReached", false);
+        planner.push("maxIndexedAndSolutionsReached", false);
+        let reached = planned.is_some_and(|planned| planned.merge_limit_reached);
+        planner.push("maxScansToExplodeReached", reached);
+        planner.push("prunedSimilarIndexes", false);
+        let winning = self.describe(root, describer, &Measured::default());
+        planner.push("winningPlan", &winning);
+        planner.push_array("rejectedPlans", |list| {
+            let Some(planned) = planned else { return };
+            for other in &planned.plan.rejected {
+                let other = self.operators(&planned.instead(other));
+                let stages = self.describe(other.root(), describer, &Measured::default());
+                list.push(&stages);
+            }
+        });
+    }
+
+    /// The statistics of the run.
+    fn push_execution(
+        &self,
+        stats: &mut DocBuf,
+        measured: &Measured,
+        root: &Node,
+        describer: &Describer<'_>,
+    ) {
+        stats.push("executionSuccess", true);
+        let returned = if self.purpose.returns {
+            measured.found
+        } else {
+            0
+        };
+        stats.push("nReturned", count(returned));
+        stats.push("executionTimeMillis", count(measured.millis));
+        stats.push("totalKeysExamined", count(measured.stats.keys_examined));
+        stats.push("totalDocsExamined", count(measured.stats.docs_examined));
+        // MongoDB has no such field, so it is shown only if there are large documents.
+        if measured.stats.large_examined > 0 {
+            let large = count(measured.stats.large_examined);
+            stats.push("largeDocumentsExamined", large);
+        }
+        let stages = self.describe(root, describer, measured);
+        stats.push("executionStages", &stages);
+    }
+
     /// The operators of a plan, which measure their times.
     fn operators(&self, planned: &Planned) -> Executor {
         let request = self.request;
@@ -305,7 +334,7 @@ impl Explained<'_> {
                     sort,
                     ..Output::default()
                 };
-                let wanted = Wanted {
+                let wanted = RowParts {
                     // A writer reads the documents, whatever the index holds.
                     keys: true,
                     ..planned.wanted()
@@ -348,15 +377,15 @@ impl Explained<'_> {
 
     /// The operators as stages, with the stages above them that only `explain` has.
     fn describe(&self, root: &Node, describer: &Describer<'_>, measured: &Measured) -> DocBuf {
-        let mut stages = describer.stage(root);
-        let stats = OpStats {
+        let mut stages = root.describe(describer);
+        let stats = OperatorStats {
             ended: true,
-            ..OpStats::default()
+            ..OperatorStats::default()
         };
         let is_eof = stages.get_str("stage") == Some("EOF");
         if self.is_subplan && !is_eof {
             let advanced = root.stats().advanced;
-            let of_subplan = OpStats { advanced, ..stats };
+            let of_subplan = OperatorStats { advanced, ..stats };
             let mut outer = describer.begin("SUBPLAN", &of_subplan, root.works());
             outer.push("inputStage", &stages);
             stages = outer;
@@ -399,6 +428,6 @@ fn of_trial(run: &TrialRun, describer: &Describer<'_>) -> DocBuf {
         "totalKeysExamined": count(stats.keys_examined),
         "totalDocsExamined": count(stats.docs_examined),
         "score": run.score,
-        "executionStages": describer.stage(root),
+        "executionStages": root.describe(describer),
     }
 }

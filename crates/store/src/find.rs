@@ -18,18 +18,19 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::Budget;
 
 use crate::catalog::{Catalog, Collection};
-use crate::exec::build::{Builder, Output, Wanted};
+use crate::exec::build::{Builder, Output, RowParts};
 use crate::exec::count::Count;
 use crate::exec::cursor::{QueryCursor, TailOutput};
 use crate::exec::executor::Executor;
 use crate::exec::operator::{Flow, Node};
 use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
-use crate::exec::trial::{Asked, Trial, TrialRun};
-use crate::figures;
+use crate::exec::trial::{ExampleQuery, Trial, TrialRun};
 use crate::memory::OperationMemory;
+use crate::op_stats;
 use crate::plan::cache;
-use crate::plan::choose::{Candidate, Query, choose};
+use crate::plan::choose::choose;
+use crate::plan::query::{Candidate, Query};
 use crate::plan::summary::Summary;
 use crate::plan::{Access, Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
@@ -89,7 +90,7 @@ pub struct CountRequest<'a> {
 }
 
 #[derive(Clone)]
-pub(crate) struct Question {
+pub(crate) struct PlannedQuery {
     pub filter: Arc<Filter>,
     /// The order, with the collator of the query.
     pub sort: SortSpec,
@@ -107,17 +108,17 @@ pub(crate) struct Question {
     /// The path, if only its distinct values are wanted.
     pub distinct: Option<String>,
     /// The query as it was asked, for lists of the plan cache.
-    pub asked: Option<Asked>,
+    pub example_query: Option<ExampleQuery>,
 }
 
-impl Question {
+impl PlannedQuery {
     pub fn parse(
         filter: Option<&Doc>,
         sort: Option<&Doc>,
         hint: Option<Value<'_>>,
         environment: &Environment<'_>,
-    ) -> Result<Question> {
-        Ok(Question {
+    ) -> Result<PlannedQuery> {
+        Ok(PlannedQuery {
             filter: Arc::new(match filter {
                 Some(filter) => Filter::parse_with(filter, environment)?,
                 None => Filter::all(),
@@ -130,7 +131,7 @@ impl Question {
             meta: MetaFields::default(),
             by_id_only: true,
             distinct: None,
-            asked: Asked::new(filter, sort),
+            example_query: ExampleQuery::new(filter, sort),
         })
     }
 
@@ -167,8 +168,8 @@ impl Question {
     }
 
     /// The same query, returning only these fields.
-    pub fn showing(self, shown: Option<BTreeSet<String>>) -> Question {
-        Question {
+    pub fn showing(self, shown: Option<BTreeSet<String>>) -> PlannedQuery {
+        PlannedQuery {
             shown: shown.map(Arc::new),
             ..self
         }
@@ -218,7 +219,7 @@ impl Question {
         self.plan_keeping(catalog, ns, context, None)
     }
 
-    /// As [`Question::plan`]; keeps the trial runs of several plans for `explain`.
+    /// As [`PlannedQuery::plan`]; keeps the trial runs of several plans for `explain`.
     pub fn plan_keeping(
         mut self,
         catalog: &Catalog,
@@ -227,7 +228,7 @@ impl Question {
         kept: Option<&RefCell<Vec<TrialRun>>>,
     ) -> Result<Option<Planned>> {
         let Some((collection, snapshot)) = catalog.read(ns)? else {
-            figures::note_named("EOF");
+            op_stats::set_summary("EOF");
             return Ok(None);
         };
         if let Some(oplog) = collection.oplog() {
@@ -273,7 +274,7 @@ impl Question {
             snapshot: &snapshot,
             filter: &self.filter,
             sort: &self.sort,
-            asked: self.asked.as_ref(),
+            example_query: self.example_query.as_ref(),
             context,
             kept,
         };
@@ -281,7 +282,7 @@ impl Question {
         if rules.is_some_and(|rules| rules.no_collection_scans) {
             self.check_scan(ns, &plan)?;
         }
-        let reports = figures::note_plan(|| {
+        let reports = op_stats::set_plan(|| {
             let summary = Summary::from_access(&plan.access);
             (
                 summary,
@@ -291,7 +292,7 @@ impl Question {
             )
         });
         if !plan.sorted {
-            figures::note(|figures| figures.has_sort_stage = true);
+            op_stats::update(|op_stats| op_stats.has_sort_stage = true);
         }
         Ok(Some(Planned {
             reports,
@@ -315,7 +316,7 @@ pub(crate) struct Planned {
     pub memory: OperationMemory,
     pub collection: Arc<Collection>,
     pub snapshot: Snapshot,
-    pub question: Question,
+    pub question: PlannedQuery,
     pub plan: Plan,
     /// Whether it is the first plan of its operation, whose statistics the profiler shows.
     pub reports: bool,
@@ -327,11 +328,11 @@ pub(crate) struct Planned {
 
 impl Planned {
     /// Runs operators over the snapshot of the plan.
-    fn run(&self, root: Node, wanted: &Wanted, context: &OpContext) -> Executor {
+    fn run(&self, root: Node, wanted: &RowParts, context: &OpContext) -> Executor {
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         Executor::new(root, collection, snapshot, context.clone(), wanted.keys)
             .with_engine(self.engine.clone())
-            .noting(self.reports)
+            .updating_op_stats(self.reports)
     }
 
     /// The same query by another plan.
@@ -346,7 +347,7 @@ impl Planned {
         }
     }
 
-    fn builder<'a>(&'a self, wanted: &'a Wanted) -> Builder<'a> {
+    fn builder<'a>(&'a self, wanted: &'a RowParts) -> Builder<'a> {
         Builder {
             collection: &self.collection,
             filter: &self.question.filter,
@@ -356,20 +357,20 @@ impl Planned {
     }
 
     /// The operators that find the rows, in any order.
-    pub fn rows(&self, wanted: &Wanted, context: &OpContext) -> Executor {
+    pub fn rows(&self, wanted: &RowParts, context: &OpContext) -> Executor {
         let rows = self.builder(wanted).rows(self.plan.access.clone());
         self.run(rows, wanted, context)
     }
 
     /// The operators of the whole query.
-    pub fn query(&self, wanted: &Wanted, output: Output, context: &OpContext) -> Executor {
+    pub fn query(&self, wanted: &RowParts, output: Output, context: &OpContext) -> Executor {
         let rows = (self.builder(wanted)).query(self.plan.access.clone(), output);
         self.run(rows, wanted, context)
     }
 
     /// The operators that count the rows.
     pub fn count(&self, skip: u64, limit: Option<u64>, context: &OpContext) -> Executor {
-        let wanted = Wanted::count();
+        let wanted = RowParts::count();
         let rows = self.builder(&wanted).rows(self.plan.access.clone());
         let count = Node::over(Count::new(skip, limit), vec![rows]);
         self.run(count, &wanted, context)
@@ -381,14 +382,14 @@ impl Planned {
     }
 
     /// The parts of the rows that a consumer needs who wants only the documents that the query returns.
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> RowParts {
         let loading = match &self.question.shown {
-            Some(shown) => Loading::Shown(shown.clone(), self.pending_sort().cloned()),
+            Some(shown) => Loading::Fields(shown.clone(), self.pending_sort().cloned()),
             None => Loading::Everything,
         };
-        Wanted {
+        RowParts {
             meta: self.question.wanted_meta(),
-            ..Wanted::documents(loading)
+            ..RowParts::documents(loading)
         }
     }
 
@@ -399,7 +400,7 @@ impl Planned {
     }
 
     /// A cursor over the result.
-    pub fn cursor(&self, wanted: &Wanted, output: Output, context: &OpContext) -> QueryCursor {
+    pub fn cursor(&self, wanted: &RowParts, output: Output, context: &OpContext) -> QueryCursor {
         let spilled = output
             .sort
             .as_ref()
@@ -420,8 +421,8 @@ pub(crate) fn shape_of(
     planned: &Planned,
     request: &FindRequest<'_>,
     projection: Option<Projection>,
-) -> (Wanted, Output) {
-    let wanted = Wanted {
+) -> (RowParts, Output) {
+    let wanted = RowParts {
         keys: request.show_record_id,
         index_keys: request.return_key,
         ..planned.wanted()
@@ -463,9 +464,10 @@ impl DocumentStore {
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
-        let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        let question =
+            PlannedQuery::parse(request.filter, request.sort, request.hint, &environment)?;
         let projection = projection.matching(&question.filter);
-        let question = Question {
+        let question = PlannedQuery {
             limits: KeyLimits {
                 min: request.min.map(Doc::to_owned),
                 max: request.max.map(Doc::to_owned),
@@ -514,7 +516,8 @@ impl DocumentStore {
         let environment = environment(request.variables, &collator);
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
-        let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        let question =
+            PlannedQuery::parse(request.filter, request.sort, request.hint, &environment)?;
         let projection = projection.matching(&question.filter);
         let projection = (!projection.is_identity()).then_some(projection);
         self.catalog().check_live()?;
@@ -544,7 +547,7 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<u64> {
         let collator = self.catalog().collator(ns, request.collation.as_ref());
-        let question = Question::parse(
+        let question = PlannedQuery::parse(
             request.filter,
             None,
             request.hint,
@@ -553,7 +556,7 @@ impl DocumentStore {
         // The counter is that of the current state.
         let is_live = self.catalog().is_live();
         if is_live && question.filter.is_empty() && question.hint.is_none() {
-            figures::note_named("RECORD_STORE_FAST_COUNT");
+            op_stats::set_summary("RECORD_STORE_FAST_COUNT");
             let limit = request.limit.unwrap_or(u64::MAX);
             return Ok(self
                 .estimated_count(ns)
@@ -587,9 +590,9 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<ArrayBuf> {
         let collator = self.catalog().collator(ns, collation);
-        let question = Question::parse(filter, None, hint, &environment(None, &collator))?;
+        let question = PlannedQuery::parse(filter, None, hint, &environment(None, &collator))?;
         let shown = BTreeSet::from([path.to_owned()]);
-        let question = Question {
+        let question = PlannedQuery {
             distinct: Some(path.to_owned()),
             ..question.showing(Some(shown))
         };

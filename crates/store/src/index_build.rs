@@ -35,7 +35,8 @@ use frond_query::paths::MultikeyPaths;
 use crate::catalog::{
     self, Catalog, Collection, CreateIndexesInfo, ToUnique, Uuid, WritersHeld, aborted,
 };
-use crate::cluster::Cluster;
+use crate::coordination::Coordination;
+use crate::own_files::OwnFiles;
 use crate::write::duplicate;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result, corrupt};
@@ -159,7 +160,7 @@ fn run(
 ) -> Result<usize> {
     let build = Build {
         catalog,
-        servers: catalog.cluster(),
+        coordination: catalog.coordination(),
         uuid,
         indexes,
         context,
@@ -187,16 +188,14 @@ fn is_for_others(catalog: &Catalog, error: &Error) -> bool {
                 ErrorCode::NotWritablePrimary | ErrorCode::WriteConflict
             )
     };
-    catalog.cluster().is_some() && is_of_server()
+    catalog.coordination().has_others() && is_of_server()
 }
 
 /// Leaves a build to other servers, or to a later try.
 fn give_up(catalog: &Catalog, uuid: &Uuid, indexes: &[Arc<Index>]) {
-    if let Some(cluster) = catalog.cluster() {
-        for index in indexes {
-            // If it fails, others go on when the lease of this server is over.
-            let _ = cluster.give_up_build(uuid, index.tree);
-        }
+    for index in indexes {
+        // If it fails, others go on when the lease of this server is over.
+        let _ = catalog.coordination().give_up_build(uuid, index.tree);
     }
 }
 
@@ -210,12 +209,9 @@ pub(crate) fn take_over(
     collection: &Collection,
     indexes: &[Arc<Index>],
 ) -> Result<Vec<Arc<Index>>> {
-    let Some(cluster) = catalog.cluster() else {
-        return Ok(indexes.to_vec());
-    };
     let mut taken = Vec::new();
     for index in indexes {
-        if cluster.take_build(&collection.uuid, index.tree)? {
+        if (catalog.coordination()).take_build(&collection.uuid, index.tree)? {
             taken.push(index.clone());
         }
     }
@@ -371,8 +367,7 @@ impl Entries<'_> {
 
 struct Build<'a> {
     catalog: &'a Catalog,
-    /// The other servers, which may write to the collection meanwhile.
-    servers: Option<&'a Arc<Cluster>>,
+    coordination: &'a Coordination,
     uuid: &'a Uuid,
     indexes: &'a [Arc<Index>],
     context: &'a OpContext,
@@ -380,10 +375,14 @@ struct Build<'a> {
 
 impl Build<'_> {
     fn run(&self) -> Result<usize> {
-        let multikey = match self.servers {
-            None => self.load()?,
-            Some(servers) => {
-                self.backfill(servers)?;
+        let multikey = match self.coordination {
+            Coordination::Local(local) if !local.is_member() => self.load()?,
+            coordination => {
+                let cluster = match coordination {
+                    Coordination::Local(_) => None,
+                    Coordination::Cluster(cluster) => Some(cluster),
+                };
+                self.backfill(cluster)?;
                 // They are announced.
                 Vec::new()
             }
@@ -433,7 +432,7 @@ impl Build<'_> {
             .collect();
         let loaded = || {
             // Servers over a cluster fill indexes otherwise.
-            let files = self.catalog.engine().require_files()?;
+            let files = OwnFiles::new(self.catalog.engine()).require()?;
             let mut loader = files.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {
@@ -482,10 +481,11 @@ impl Build<'_> {
 
     /// Merges side trees into the unique indexes until the last ones are small.
     fn work_in_sides(&self) -> Result<()> {
-        let rounds = match self.servers {
-            None => SIDES_MAX,
-            // Writers of other servers are not slowed down.
-            Some(_) => SIDES_FREE,
+        // Writers of other servers are not slowed down.
+        let rounds = if self.coordination.has_others() {
+            SIDES_FREE
+        } else {
+            SIDES_MAX
         };
         for round in 0..rounds {
             let (collection, built) = self.catalog.built(self.uuid, self.indexes)?;
@@ -512,10 +512,10 @@ impl Build<'_> {
         slows: bool,
     ) -> Result<()> {
         let engine = self.catalog.engine();
-        let total = match self.servers {
-            None => engine.tree_stats(side).entries_estimate,
-            Some(_) => 0,
-        };
+        let total = self
+            .coordination
+            .entries_estimate(engine, side)
+            .unwrap_or(0);
         let snapshot = engine.snapshot();
         let mut cursor = all(&snapshot, side)?;
         let mut change = KeyChange::default();

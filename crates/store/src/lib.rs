@@ -5,16 +5,18 @@ mod admin;
 mod aggregate;
 pub mod catalog;
 mod change_stream;
-mod cluster;
 mod cluster_time;
+mod coordination;
 pub mod exec;
 mod explain;
-mod figures;
 mod find;
 mod follow;
 mod index_build;
+mod maintenance;
 mod memory;
+mod op_stats;
 pub mod oplog;
+mod own_files;
 pub mod plan;
 mod queries;
 pub mod reference;
@@ -32,20 +34,19 @@ pub mod write;
 pub use admin::{
     CachedPlan, CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats,
     CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport,
-    ResumedBuild, ShapeExample, TtlPass, VerifyReport, backup, offline,
+    ResumedBuild, ShapeExample, VerifyReport, backup, offline,
 };
-pub use aggregate::{AggregateRequest, StageFigures};
+pub use aggregate::{AggregateRequest, StageStats};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexFilter,
     IndexSelector, LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use change_stream::is_change_stream;
-pub use cluster::{ServerInfo, SharedOptions};
 pub use cluster_time::ClusterTime;
+pub use coordination::{ServerInfo, SharedOptions};
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
-pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_part};
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
 pub use frond_storage::context::{OpContext, Progress, Waiting};
@@ -68,6 +69,10 @@ pub use frond_storage::scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
 pub use frond_storage::{index, keyspace, options};
+pub use maintenance::TtlPass;
+pub use op_stats::{
+    OpStats, PlanHashes, ShownPlan, UsedPlan, update as update_op_stats, watch, watch_part,
+};
 pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use plan::Hint;
 pub use queries::{QueryLimit, QuerySettings};

@@ -43,7 +43,7 @@ pub fn options() -> Vec<Options> {
         Options {
             title: "Index options",
             names: of_indexes,
-            unsupported: frond_storage::index::spec::not_supported(),
+            unsupported: frond_storage::index::parse::not_supported(),
         },
         Options {
             title: "Index kinds",

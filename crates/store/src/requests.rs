@@ -7,9 +7,9 @@ use frond_error::{Error, ErrorCode};
 use frond_query::memory::MemoryShare;
 use frond_query::script::{ScriptEngine, StoredFunctions};
 
-use crate::figures::watch;
 use crate::find::FindRequest;
 use crate::memory::OperationMemory;
+use crate::op_stats::watch;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
 use frond_storage::namespace::Namespace;

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Catalog, LastWritten};
-use crate::cluster::{Cluster, ServerInfo, SharedOptions};
 use crate::cluster_time::{ClusterTime, Times};
+use crate::coordination::{Coordination, ServerInfo, SharedOptions};
 use crate::oplog::{Oplog, OplogSettings};
+use crate::own_files::OwnFiles;
 use crate::queries::QuerySettings;
 use frond_storage::error::Result;
 use frond_storage::keyspace::disk::Disk;
 use frond_storage::keyspace::{
     CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
-    EventListener, Files, LogRecovery, MemoryBudget,
+    EventListener, LogRecovery, MemberLog, MemoryBudget,
 };
 use frond_storage::merge::{kind, merge_operator};
 use frond_storage::options::NaturalOrder;
@@ -34,6 +35,8 @@ pub struct StoreOptions {
     pub natural_order: NaturalOrder,
     /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]), and writes none of its own.
     pub follows: bool,
+    /// Whether the server is a member of a replica set whose members share a log ([`DocumentStore::member_log`]).
+    pub member: bool,
     /// Set if other servers may use the same keyspace at the same time: what this one tells them.
     pub shared: Option<SharedOptions>,
 }
@@ -67,6 +70,14 @@ impl StoreOptions {
     pub fn sharing(self, shared: SharedOptions) -> StoreOptions {
         StoreOptions {
             shared: Some(shared),
+            ..self
+        }
+    }
+
+    /// The same, of a member of a replica set.
+    pub fn of_member(self) -> StoreOptions {
+        StoreOptions {
+            member: true,
             ..self
         }
     }
@@ -123,10 +134,10 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         let cluster_time = Arc::new(ClusterTime::open(&engine, times)?);
         let oplog = Arc::new(Oplog::open(&engine, cluster_time.clone())?);
-        if options.follows {
+        if options.follows || options.member {
             cluster_time.follow(oplog.last());
         }
-        let cluster = (options.shared).map(|shared| Cluster::new(engine.clone(), shared));
+        let coordination = Coordination::new(&engine, options.shared, options.member);
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
@@ -135,7 +146,7 @@ impl DocumentStore {
                 oplog,
                 options.large_documents,
                 options.natural_order,
-                cluster,
+                coordination,
             )?),
         })
     }
@@ -150,14 +161,16 @@ impl DocumentStore {
         let engine = Engine::open(EngineOptions {
             merge: merge_operator(),
             stamps: Some(times.clone()),
+            member: options.member,
             ..engine
         })?;
+        let is_member = options.member;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
-        let was_log_cut = store.engine().files().is_some_and(Files::was_log_cut);
-        if !store.is_shared() && !was_log_cut {
+        let was_log_cut = OwnFiles::new(store.engine()).was_log_cut();
+        if !store.is_shared() && !was_log_cut && !is_member {
             // A server must start on a full disk. What stays is dropped by a later start.
-            let _ = store.catalog.drop_leaked_trees();
+            let _ = store.catalog.drop_orphaned_trees();
         }
         Ok(store)
     }
@@ -214,8 +227,7 @@ impl DocumentStore {
     /// The last time before a change stream that begins now.
     pub(crate) fn change_stream_start(&self) -> u64 {
         // Of a cluster: others may have committed since this server did. If PD does not answer, reading fails as well.
-        let cluster = self.engine().cluster();
-        let now = cluster.and_then(|cluster| cluster.stamp_now().ok());
+        let now = self.cluster_time.shared_now().ok().flatten();
         now.unwrap_or_else(|| self.oplog().last().to_u64())
     }
 
@@ -226,29 +238,28 @@ impl DocumentStore {
 
     /// Bytes of memtables that only snapshots, such as those of open cursors, keep in memory.
     pub fn retained_bytes(&self) -> u64 {
-        self.engine().files().map_or(0, Files::retained_bytes)
+        OwnFiles::new(self.engine()).retained_bytes()
     }
 
     /// Whether that is too much: cursors that are idle should release their memory
     /// ([`QueryCursor::release_memory`](crate::QueryCursor::release_memory)).
     pub fn retains_too_much(&self) -> bool {
-        (self.engine().files()).is_some_and(Files::retains_too_much)
+        OwnFiles::new(self.engine()).retains_too_much()
     }
 
     /// The counters of an engine with data files; all zero in a cluster.
     pub fn engine_stats(&self) -> EngineStats {
-        (self.engine().files()).map_or_else(EngineStats::default, Files::stats)
+        OwnFiles::new(self.engine()).stats()
     }
 
     /// Requests to the TiKV cluster, and the number of this run of this server there; `None` with data files.
     pub fn tikv_stats(&self) -> Option<(ClusterStats, Option<u32>)> {
-        let cluster = self.engine().cluster()?;
-        Some((cluster.stats(), Some(cluster.instance())))
+        self.catalog.coordination().keyspace_stats()
     }
 
     /// The room of the file system that holds the files; `None` if the data is in a cluster.
     pub fn disk_space(&self) -> Option<DiskSpace> {
-        self.engine().files().map(Files::disk_space)
+        OwnFiles::new(self.engine()).disk_space()
     }
 
     /// Syncs the log, so that all acknowledged writes survive a crash.
@@ -272,7 +283,7 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn checkpoint(&self) -> Result<()> {
-        (self.engine().files()).map_or(Ok(()), |files| Ok(files.checkpoint()?))
+        OwnFiles::new(self.engine()).checkpoint()
     }
 
     /// Writes a checkpoint and closes the files. Later operations fail with `InterruptedAtShutdown` (11600).
@@ -288,7 +299,7 @@ impl DocumentStore {
 
     /// Whether other servers may use the same keyspace.
     pub fn is_shared(&self) -> bool {
-        self.catalog.cluster().is_some()
+        self.catalog.coordination().has_others()
     }
 
     /// The servers that share the keyspace, this one included; none if no others can.
@@ -302,7 +313,7 @@ impl DocumentStore {
     /// The number of this server, which no other live server has; 0 if no others can share the keyspace. A server that has
     /// lost its lease may get another one.
     pub fn server_number(&self) -> u32 {
-        (self.catalog.cluster()).map_or(0, |cluster| cluster.number())
+        self.catalog.coordination().server_number()
     }
 
     /// Whether this server does a task that only one of all servers does, until it ends: always, if no others can share the
@@ -311,10 +322,7 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn leads(&self, task: &str) -> Result<bool> {
-        match self.catalog.cluster() {
-            None => Ok(true),
-            Some(cluster) => cluster.leads(task),
-        }
+        self.catalog.coordination().leads(task)
     }
 
     /// Leaves the other servers, so that they do not wait for this one. Later requests fail with `NotWritablePrimary` (10107).
@@ -328,9 +336,7 @@ impl DocumentStore {
     /// For tests: while it is stalled, the server neither renews its lease nor follows other servers.
     #[doc(hidden)]
     pub fn stall(&self, stalled: bool) {
-        if let Some(cluster) = self.catalog.cluster() {
-            cluster.stall(stalled);
-        }
+        self.catalog.coordination().stall(stalled);
     }
 
     /// The settings of queries.
@@ -368,6 +374,39 @@ impl DocumentStore {
     /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]).
     pub fn is_following(&self) -> bool {
         self.oplog().is_following()
+    }
+
+    /// The log that this server shares with the other members of its replica set; `None` if it is not a member of one. What is applied
+    /// from there is in the catalog of this store at once.
+    pub fn member_log(&self) -> Option<Arc<dyn MemberLog>> {
+        let files = self.engine().files()?;
+        (self.catalog.is_member()).then(|| Arc::new(files.clone()) as Arc<dyn MemberLog>)
+    }
+
+    /// Lets this member of a replica set commit. All of the log is applied.
+    ///
+    /// # Errors
+    /// Errors of the engine. The member does not lead then, or does not stay the leader.
+    pub fn begin_to_lead(&self) -> Result<()> {
+        let Some(log) = self.member_log() else {
+            return Ok(());
+        };
+        self.catalog.prepare_to_lead()?;
+        self.cluster_time.take_over(self.engine())?;
+        log.set_leading(true)?;
+        self.catalog.begin_to_lead()
+    }
+
+    /// From here on commits fail with `NotWritablePrimary` (10107), and the store follows another member.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn end_to_lead(&self) -> Result<()> {
+        if let Some(log) = self.member_log() {
+            log.set_leading(false)?;
+            self.cluster_time.follow(self.oplog().last());
+        }
+        Ok(())
     }
 
     /// From here on changes have entries of their own again. The caller sees to it that nothing else commits meanwhile.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use frond_bson::Timestamp;
 
-use crate::catalog::{Catalog, Moment, OpenTransaction};
+use crate::catalog::{Catalog, CatalogSnapshot, OpenTransaction};
+use crate::coordination;
 use crate::store::DocumentStore;
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, not_durable};
@@ -27,7 +28,7 @@ pub struct Transaction {
 /// All collections at one moment, for read concern `snapshot`. Cheap to clone. While a clone lives, the data of the moment
 /// is kept in memory or on disk.
 #[derive(Clone)]
-pub struct SnapshotReads(Arc<Moment>);
+pub struct SnapshotReads(Arc<CatalogSnapshot>);
 
 impl DocumentStore {
     /// Begins a transaction at the current moment.
@@ -36,8 +37,8 @@ impl DocumentStore {
     }
 
     /// Begins a transaction at a moment. The longer it is past, the more commits there are that it can conflict with.
-    pub fn begin_at(&self, moment: &SnapshotReads) -> Transaction {
-        self.begin_as(moment, false)
+    pub fn begin_at(&self, catalog_snapshot: &SnapshotReads) -> Transaction {
+        self.begin_as(catalog_snapshot, false)
     }
 
     /// Begins a transaction of the server itself at the current moment: it may write to system collections and to databases
@@ -46,9 +47,9 @@ impl DocumentStore {
         self.begin_as(&self.snapshot_reads(), true)
     }
 
-    fn begin_as(&self, moment: &SnapshotReads, of_server: bool) -> Transaction {
+    fn begin_as(&self, catalog_snapshot: &SnapshotReads, of_server: bool) -> Transaction {
         Transaction {
-            open: Arc::new(self.catalog().begin(&moment.0, of_server)),
+            open: Arc::new(self.catalog().begin(&catalog_snapshot.0, of_server)),
             catalog: self.catalog().clone(),
         }
     }
@@ -65,7 +66,7 @@ impl DocumentStore {
 
     /// The current moment. It sees all commits that were acknowledged before.
     pub fn snapshot_reads(&self) -> SnapshotReads {
-        SnapshotReads(Arc::new(self.catalog().moment()))
+        SnapshotReads(Arc::new(self.catalog().catalog_snapshot()))
     }
 
     /// With other servers in a cluster: the current moment, and a time by which any server finds the same moment
@@ -76,10 +77,10 @@ impl DocumentStore {
     pub fn timed_snapshot_reads(&self) -> Result<Option<(SnapshotReads, Timestamp)>> {
         loop {
             let reads = self.snapshot_reads();
-            let Some(snapshot) = reads.0.snapshot().cluster() else {
+            let Some(stamp) = coordination::cluster::stamp_of(reads.0.snapshot())? else {
                 return Ok(None);
             };
-            if let Some(stamp) = snapshot.stamp()? {
+            if let Some(stamp) = stamp {
                 self.cluster_time().saw(stamp);
                 return Ok(Some((reads, Timestamp::from_u64(stamp))));
             }
@@ -92,14 +93,14 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn snapshot_reads_at(&self, time: Timestamp) -> Result<Option<SnapshotReads>> {
-        let moment = self.catalog().moment_at(time.to_u64())?;
-        Ok(moment.map(|moment| SnapshotReads(Arc::new(moment))))
+        let catalog_snapshot = self.catalog().catalog_snapshot_at(time.to_u64())?;
+        Ok(catalog_snapshot.map(|catalog_snapshot| SnapshotReads(Arc::new(catalog_snapshot))))
     }
 
     /// A handle that reads at a moment. It cannot write: its requests fail with `IllegalOperation` (20).
     #[must_use]
-    pub fn at(&self, moment: &SnapshotReads) -> DocumentStore {
-        self.with_catalog(self.catalog().at(&moment.0))
+    pub fn at(&self, catalog_snapshot: &SnapshotReads) -> DocumentStore {
+        self.with_catalog(self.catalog().at(&catalog_snapshot.0))
     }
 }
 

@@ -17,7 +17,7 @@ mod spans;
 mod trace_parent;
 
 pub use families::CONTENT_TYPE;
-pub use metrics::{CollectionFigures, IndexFigures, Report, render};
+pub use metrics::{CollectionStats, IndexStats, Report, render};
 #[cfg(not(feature = "otlp"))]
 pub use no_otlp::Tracing;
 #[cfg(feature = "otlp")]

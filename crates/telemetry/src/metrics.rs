@@ -18,25 +18,25 @@ pub struct Report {
     pub top: DocBuf,
     /// The reply of `dbStats` for each database, by its name.
     pub databases: Vec<(String, DocBuf)>,
-    pub collections: Vec<CollectionFigures>,
+    pub collections: Vec<CollectionStats>,
     /// Collections that are not among them, because there are too many.
     pub collections_left_out: usize,
 }
 
 /// Samples of one collection, with those of its indexes.
 #[derive(Debug)]
-pub struct CollectionFigures {
+pub struct CollectionStats {
     pub database: String,
     /// The collection in it.
     pub collection: String,
     /// The reply of `collStats`.
     pub storage: DocBuf,
-    pub indexes: Vec<IndexFigures>,
+    pub indexes: Vec<IndexStats>,
 }
 
 /// Samples of one index of a collection.
 #[derive(Debug)]
-pub struct IndexFigures {
+pub struct IndexStats {
     pub name: String,
     /// Plans that have used it since the server started or the index was made.
     pub accesses: u64,
@@ -184,9 +184,9 @@ fn add_own(families: &mut Families, report: &Report) {
         add_metric(families, status, metric);
     }
     if let Some(latencies) = status.get_doc("opLatencies") {
-        for (class, figures) in latencies.iter() {
-            if let Value::Document(figures) = figures {
-                add_latency(families, class, figures);
+        for (class, stats) in latencies.iter() {
+            if let Value::Document(stats) = stats {
+                add_latency(families, class, stats);
             }
         }
     }
@@ -270,12 +270,12 @@ fn figure(value: Value<'_>) -> Option<f64> {
 
 /// A class of `opLatencies` as a histogram. Its list `histogram` has for each bucket the lower bound in microseconds and
 /// the number of operations in it.
-fn add_latency(families: &mut Families, class: &str, figures: &Doc) {
+fn add_latency(families: &mut Families, class: &str, stats: &Doc) {
     let long = |doc: &Doc, name: &str| {
         let value = doc.get(name).and_then(|value| value.as_i64_lossless());
         value.map_or(0, |n| u64::try_from(n).unwrap_or(0))
     };
-    let listed = figures.get_array("histogram").unwrap_or(Doc::empty());
+    let listed = stats.get_array("histogram").unwrap_or(Doc::empty());
     let listed: Vec<(u64, u64)> = (listed.iter())
         .filter_map(|(_, bucket)| bucket.as_doc())
         .map(|bucket| (long(bucket, "micros"), long(bucket, "count")))
@@ -292,8 +292,8 @@ fn add_latency(families: &mut Families, class: &str, figures: &Doc) {
         "Durations of operations: reads, writes, commands and transactions.",
         &[("class", class)],
         buckets,
-        long(figures, "ops"),
-        long(figures, "latency") as f64 * MICROSECOND,
+        long(stats, "ops"),
+        long(stats, "latency") as f64 * MICROSECOND,
     );
 }
 
@@ -329,10 +329,10 @@ fn add_usage(families: &mut Families, database: &str, collection: &str, usage: &
     }
 }
 
-fn add_collection(families: &mut Families, figures: &CollectionFigures) {
+fn add_collection(families: &mut Families, stats: &CollectionStats) {
     let labels = [
-        ("database", &*figures.database),
-        ("collection", &*figures.collection),
+        ("database", &*stats.database),
+        ("collection", &*stats.collection),
     ];
     for (name, help, field) in [
         (
@@ -351,11 +351,11 @@ fn add_collection(families: &mut Families, figures: &CollectionFigures) {
             "storageSize",
         ),
     ] {
-        if let Some(value) = figures.storage.get(field).and_then(figure) {
+        if let Some(value) = stats.storage.get(field).and_then(figure) {
             families.gauge(name, help, &labels, value);
         }
     }
-    let sizes = figures.storage.get_doc("indexSizes");
+    let sizes = stats.storage.get_doc("indexSizes");
     let index_label = |name| labels.iter().copied().chain([("index", name)]);
     for (name, size) in sizes.unwrap_or(Doc::empty()).iter() {
         let labels: Vec<_> = index_label(name).collect();
@@ -363,7 +363,7 @@ fn add_collection(families: &mut Families, figures: &CollectionFigures) {
         let bytes = figure(size).unwrap_or(0.0);
         families.gauge("frond_index_storage_bytes", help, &labels, bytes);
     }
-    for index in &figures.indexes {
+    for index in &stats.indexes {
         let labels: Vec<_> = index_label(&index.name).collect();
         let help = "Plans that have used each index.";
         families.counter(
@@ -448,11 +448,11 @@ mod tests {
             },
             top: doc! {"note": "t", "db.c.d": {"insert": {"time": 2_000_000i64, "count": 2i64}, "update": {"count": 0i64}}},
             databases: vec![("db".to_string(), doc! {"collections": 1i64})],
-            collections: vec![CollectionFigures {
+            collections: vec![CollectionStats {
                 database: "db".to_string(),
                 collection: "c.d".to_string(),
                 storage: doc! {"count": 2i64, "size": 40i64, "indexSizes": {"_id_": 16i64}},
-                indexes: vec![IndexFigures {
+                indexes: vec![IndexStats {
                     name: "_id_".to_string(),
                     accesses: 11,
                 }],

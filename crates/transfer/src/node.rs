@@ -19,7 +19,7 @@ pub struct Node {
 
 /// The version and the role of a server.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct ServerInfo {
     /// Its version, with the name of the product where it is known.
     pub version: String,
     /// The replica set that it is a member of.
@@ -50,8 +50,8 @@ impl Node {
         Ok(client)
     }
 
-    pub fn place(&self) -> String {
-        self.uri.address.place()
+    pub fn host_and_port(&self) -> String {
+        self.uri.address.host_and_port()
     }
 
     /// The database that the connection string names.
@@ -60,8 +60,8 @@ impl Node {
     }
 }
 
-impl About {
-    pub fn ask(client: &mut Client) -> Result<About> {
+impl ServerInfo {
+    pub fn ask(client: &mut Client) -> Result<ServerInfo> {
         let info = client.command("admin", &doc! { "buildInfo": 1 })?;
         let mut version = info.get_str("version").unwrap_or("unknown").to_owned();
         let product =
@@ -76,7 +76,7 @@ impl About {
             version = format!("{version} ({product})");
         }
         let hello = client.hello();
-        Ok(About {
+        Ok(ServerInfo {
             version,
             set_name: hello.get_str("setName").map(str::to_owned),
             is_router: hello.get_str("msg") == Some("isdbgrid"),

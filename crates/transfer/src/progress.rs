@@ -62,11 +62,11 @@ impl Progress {
         };
         if last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
-            eprintln!("{}: {}", self.label, self.figures());
+            eprintln!("{}: {}", self.label, self.counts());
         }
     }
 
-    fn figures(&self) -> String {
+    fn counts(&self) -> String {
         let seconds = self.began.elapsed().as_secs_f64();
         let count = self.bar.position();
         let of = match self.bar.length() {
@@ -86,7 +86,7 @@ impl Progress {
             eprintln!(
                 "{}: {} in {:.1} s",
                 self.label,
-                self.figures(),
+                self.counts(),
                 self.began.elapsed().as_secs_f64()
             );
         }

@@ -112,7 +112,7 @@ impl Snapshot {
             ..Position::default()
         };
         let trees = Arc::new(trees);
-        Checkpointer::new(&copy.store, &*target.disk).write(&trees, position, || true)?;
+        Checkpointer::new(&copy.store, &*target.disk).write(&trees, position, None, || true)?;
         drop((trees, copy));
 
         let store = Store::open(target)?;

@@ -35,6 +35,7 @@ use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, OTHER_EXTENTS, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::fail_stop::{FailStop, step};
 use crate::free_map::FreeMap;
+use crate::log::CommitPoint;
 use crate::lost_page::LostPage;
 use crate::manifest::{
     LostRef, MAGIC, Manifest, PageRef, Position, Superblock, encode_page, encode_superblock,
@@ -118,6 +119,7 @@ impl Checkpointer {
         &mut self,
         trees: &Arc<Trees>,
         position: Position,
+        point: Option<CommitPoint>,
         is_alone: impl Fn() -> bool,
     ) -> Result<()> {
         self.check_position(&position);
@@ -155,6 +157,7 @@ impl Checkpointer {
             is_exact: false,
             pages,
             lost: trees.lost_pages().iter().map(lost_ref).collect(),
+            point,
         };
         let written = self.write_manifest(manifest, is_alone)?;
         self.check_apart(&written)?;
@@ -322,6 +325,8 @@ pub(crate) struct Opened {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) trees: Arc<Trees>,
     pub(crate) position: Position,
+    /// Of a member of a replica set.
+    pub(crate) point: Option<CommitPoint>,
     /// The search for used space that nothing refers to, if there may be some.
     pub(crate) sweep: Option<Sweep>,
 }
@@ -335,6 +340,7 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
             next_tree: 1,
             ..Position::default()
         },
+        point: None,
         sweep: None,
     };
     if store.data.len()? < 2 * ALIGNMENT as u64 {
@@ -382,7 +388,7 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         .set_generation(opened.checkpointer.generation);
     let (payload, _) = newest.manifest.read(store)?;
     let manifest = Manifest::parse(&payload).ok_or_else(|| malformed(&newest.manifest))?;
-    opened.position = manifest.position;
+    (opened.position, opened.point) = (manifest.position, manifest.point.clone());
     opened.checkpointer.store_id = manifest.store_id;
     read_trees(store, &newest, &manifest, &mut opened)?;
     Ok(opened)

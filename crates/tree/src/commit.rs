@@ -111,7 +111,7 @@ impl CommitState {
     }
 
     /// Gives out the numbers and stamps of a commit that is in the log.
-    fn give_out(&mut self, first: u64, last: u64, stamped: Option<Stamped>) {
+    pub(crate) fn give_out(&mut self, first: u64, last: u64, stamped: Option<Stamped>) {
         assert!(
             self.next_sequence == first && last >= first,
             "C1: the numbers of a commit do not follow those before it"
@@ -284,6 +284,7 @@ impl Engine {
             "L1: a frame is before the log of its memtable"
         );
         state.give_out(first, last, stamped);
+        self.advance_log_position(position);
         state.record(set, last);
         // A reader must not wait for a commit that takes long. A stamp without a log is durable at once.
         let is_quick = bytes <= QUICK_BYTES && !set.changes_trees();
@@ -395,7 +396,12 @@ impl Engine {
 
     /// Lets the next large commit begin, if this is one.
     fn end_large(&self, state: &mut CommitState, set: &WriteSet) {
-        if Memtable::set_bytes_max(set) > LARGE_BYTES {
+        self.end_large_of(state, Memtable::set_bytes_max(set));
+    }
+
+    /// As [`Engine::end_large`], for a commit that takes so many bytes.
+    pub(crate) fn end_large_of(&self, state: &mut CommitState, bytes: usize) {
+        if bytes > LARGE_BYTES {
             assert!(state.large_is_under_way, "C3: a large commit ends twice");
             state.large_is_under_way = false;
             self.flushed.notify_all();

@@ -237,6 +237,13 @@ impl RecentCommits {
             (share / GENERATIONS_MIN).clamp(GENERATION_MIN_OF_MANY, GENERATION_MIN);
     }
 
+    /// Forgets all commits up to `sequence`: write sets that are based on a snapshot from before conflict.
+    pub(crate) fn forget_before(&mut self, sequence: u64) {
+        self.windows.clear();
+        self.guards = 0;
+        self.floor = self.floor.max(sequence);
+    }
+
     /// Forgets a tree that is dropped.
     pub(crate) fn forget_tree(&mut self, tree: TreeId) {
         if let Some(window) = self.windows.remove(&spread(tree)) {

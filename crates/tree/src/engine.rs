@@ -32,7 +32,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use frond_kv::ApplyListener;
 use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
 
@@ -47,7 +48,7 @@ use crate::fail_stop::{FailStop, step};
 use crate::flush_scope::FlushScope;
 use crate::flusher::Flusher;
 use crate::intents::Intents;
-use crate::log::Log;
+use crate::log::{CommitPoint, Log};
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
@@ -95,6 +96,9 @@ impl CommitState {
     }
 }
 
+/// A listener in a form that can be replaced without a lock.
+pub(crate) struct Listening(pub(crate) Arc<dyn ApplyListener>);
+
 pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) runs: Arc<RunStore>,
@@ -106,12 +110,18 @@ pub(crate) struct Engine {
     /// Buffers of committed write sets, for reuse.
     pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
     pub(crate) commit_lock: Mutex<CommitState>,
+    /// C5: the position in the log after the last commit that has a number. It changes under the commit lock.
+    pub(crate) log_position: AtomicU64,
     /// Wakes committers that wait for a memtable to be flushed, or for a large commit; used with the commit lock.
     pub(crate) flushed: Condvar,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) durable_stamp: Arc<DurableStamp>,
     /// Set once the replay is over, unless the journal is off.
     pub(crate) log: OnceLock<Log>,
+    /// Gets the commits that a member of a replica set applies.
+    pub(crate) apply_listener: ArcSwapOption<Listening>,
+    /// The commit point of the replica set, for checkpoints during the replay.
+    pub(crate) replayed_point: Mutex<Option<CommitPoint>>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) flusher: Flusher,
     pub(crate) disk_space: SpaceWatch,
@@ -192,6 +202,16 @@ impl Engine {
         self.version.load().trees.clone()
     }
 
+    /// The position in the log after the last commit that has a number.
+    pub(crate) fn log_position(&self) -> u64 {
+        self.log_position.load(Ordering::Acquire)
+    }
+
+    /// Records that commits up to a position have their numbers. The caller holds the commit lock.
+    pub(crate) fn advance_log_position(&self, position: u64) {
+        self.log_position.fetch_max(position, Ordering::Release);
+    }
+
     /// Seals the active memtable if it has more than `bytes` bytes.
     pub(crate) fn seal_if_over(&self, bytes: usize) {
         let state = self.commit_lock.lock();
@@ -225,10 +245,10 @@ impl Engine {
         );
         let size = self.new_memtable_size().max(bytes + 4096);
         self.spare_blocks.keep_fitting(size);
-        let log_start = self
-            .log
-            .get()
-            .map_or(version.active.log_start, |log| log.end());
+        let log_start = match self.log.get() {
+            Some(_) => self.log_position(),
+            None => version.active.log_start,
+        };
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         let active = Memtable::new(size, log_start, &self.spare_blocks);

@@ -66,6 +66,7 @@ mod lost_page;
 mod low_space;
 mod maintenance;
 mod manifest;
+mod member;
 mod memtable;
 mod memtable_flush;
 mod merge;
@@ -96,6 +97,7 @@ mod transaction;
 mod tree_compaction;
 mod verify;
 mod version;
+mod vote;
 #[cfg(test)]
 mod waiting;
 mod worker_pool;

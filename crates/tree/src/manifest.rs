@@ -1,11 +1,13 @@
 //! The stored forms of superblocks, of the manifest, and of pages of trees. FORMAT.md describes them.
 
+use frond_kv::EntryId;
 use frond_kv::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::log::CommitPoint;
 use crate::metadata::Copies;
 use crate::node::{Encoder, Form, SubtreeRef, encode_subtree};
 use crate::version::TreePage;
@@ -116,6 +118,8 @@ pub(crate) struct Manifest {
     pub(crate) is_exact: bool,
     pub(crate) pages: Vec<PageRef>,
     pub(crate) lost: Vec<LostRef>,
+    /// The commit point of the replica set, if the store belongs to a member.
+    pub(crate) point: Option<CommitPoint>,
 }
 
 impl Manifest {
@@ -141,6 +145,9 @@ impl Manifest {
             out.put_u32(lost.until);
             out.put_u32(lost.dropped.len() as u32);
             lost.dropped.iter().for_each(|tree| out.put_u32(tree.0));
+        }
+        if let Some(point) = &self.point {
+            encode_point(point, &mut out);
         }
         out
     }
@@ -183,6 +190,11 @@ impl Manifest {
                 dropped,
             });
         }
+        let point = if reader.0.is_empty() {
+            None
+        } else {
+            Some(parse_point(&mut reader)?)
+        };
         let manifest = Manifest {
             position,
             store_id,
@@ -190,11 +202,48 @@ impl Manifest {
             is_exact,
             pages,
             lost,
+            point,
         };
         let numbers = [position.log_start, position.sequence, position.complete_at];
         let is_possible = numbers.iter().all(|number| *number < NUMBER_MAX);
         (reader.0.is_empty() && is_possible).then_some(manifest)
     }
+}
+
+fn encode_point(point: &CommitPoint, out: &mut Vec<u8>) {
+    let put = |id: &EntryId, out: &mut Vec<u8>| {
+        out.put_u64(id.term);
+        out.put_u64(id.index);
+    };
+    put(&point.id, out);
+    out.put_u64(point.to);
+    if let Some((id, note)) = &point.note {
+        put(id, out);
+        out.put_u32(note.len() as u32);
+        out.extend_from_slice(note);
+    }
+}
+
+fn parse_point(reader: &mut Reader<'_>) -> Option<CommitPoint> {
+    let id = |reader: &mut Reader<'_>| {
+        Some(EntryId {
+            term: reader.u64()?,
+            index: reader.u64()?,
+        })
+    };
+    let (committed, to) = (id(reader)?, reader.u64()?);
+    let note = if reader.0.is_empty() {
+        None
+    } else {
+        let id = id(reader)?;
+        let len = reader.u32()? as usize;
+        Some((id, reader.bytes(len)?.into()))
+    };
+    Some(CommitPoint {
+        id: committed,
+        to,
+        note,
+    })
 }
 
 fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {

@@ -31,6 +31,7 @@ const ORPHANS_PER_FLUSH: usize = 64;
 /// F1: it is the oldest sealed one, so the trees get the commits in their order.
 /// F2: nothing is inserted into it any more.
 /// F3: all of its commits are visible, so no snapshot is older than what the trees have and newer than what it sees.
+/// F5: on a member of a replica set, all of its commits are committed by the set, because the others may be discarded.
 /// F4: there is a new root for each tree that has messages in it, or an error.
 struct MemtableFlush {
     scope: Arc<FlushScope>,
@@ -192,6 +193,14 @@ impl Engine {
         self.checkpoint_trees()
     }
 
+    /// As [`Engine::checkpoint_all`], as far as the replica set has committed what is in memory. The rest is in the log.
+    pub(crate) fn checkpoint_committed(&self) -> Result<()> {
+        match self.checkpoint_all() {
+            Err(Error::Stalled { .. } | Error::NotLeading) if self.options.member => Ok(()),
+            result => result,
+        }
+    }
+
     /// Flushes all sealed memtables and writes a checkpoint, even if there are none.
     pub(crate) fn checkpoint_trees(&self) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
@@ -223,7 +232,12 @@ impl Engine {
             std::thread::yield_now();
         }
         self.publisher.wait(memtable.last_sequence());
-        let oldest = self.version.load().sealed.last().cloned();
+        let version = self.version.load_full();
+        let oldest = version.sealed.last().cloned();
+        if let Some(log) = self.log.get() {
+            log.await_committed(version.log_end_of_oldest())?;
+        }
+        drop(version);
         assert!(
             oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, memtable)),
             "F1: the memtable that is flushed is not the oldest one"
@@ -309,7 +323,7 @@ impl Engine {
     }
 
     fn write_checkpoint_of_trees(&self) -> Result<Option<Pinned>> {
-        let (version, position, unflushed) = {
+        let (version, position, unflushed, point) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();
             let changes_trees = version.memtables().any(|memtable| memtable.changes_trees());
@@ -327,7 +341,7 @@ impl Engine {
                 sequence: version.sequence_in_trees(),
                 next_tree: self.next_tree.load(Ordering::Acquire),
                 complete_at: match self.log.get() {
-                    Some(log) if changes_trees => log.end(),
+                    Some(_) if changes_trees => self.log_position(),
                     _ => loaded_at.max(version.log_start()),
                 },
                 last_stamp: version.stamp_in_trees(),
@@ -346,11 +360,28 @@ impl Engine {
                 "K4: a checkpoint needs log that does not exist"
             );
             let log = self.log.get().filter(|_| changes_trees);
-            (version, position, log.map(|log| (log, log.end())))
+            let point = match self.log.get() {
+                Some(log) => log.commit_point(),
+                None => self.replayed_point.lock().clone(),
+            };
+            let unflushed = log.map(|log| (log, self.log_position()));
+            (version, position, unflushed, point)
         };
         if let Some((log, end)) = unflushed {
-            // For the same reason the log of these commits, and of those before them, must be durable.
+            // For the same reason the log of these commits, and of those before them, must be durable, and committed by the
+            // replica set.
+            log.await_committed(end)?;
             log.wait_durable(end)?;
+        }
+        if let Some(point) = &point {
+            assert!(
+                position.log_start <= point.to,
+                "F5: a checkpoint has commits that may be discarded"
+            );
+            if let Some(log) = self.log.get() {
+                // A replay goes as far as this, at least.
+                log.wait_durable(point.to)?;
+            }
         }
         let trees = version.trees.clone();
         drop(version);
@@ -371,7 +402,7 @@ impl Engine {
         );
         let pinned = {
             let mut checkpointer = self.checkpointer.lock();
-            checkpointer.write(&trees, position, is_alone)?;
+            checkpointer.write(&trees, position, point, is_alone)?;
             checkpointer.pin()
         };
         if let Some(log) = self.log.get() {

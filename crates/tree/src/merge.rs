@@ -207,41 +207,15 @@ impl Fold {
 
 #[cfg(test)]
 mod tests {
+    use frond_kv_testing::{Appends, Careful};
+
     use super::*;
-
-    struct Join;
-
-    impl MergeOperator for Join {
-        fn apply(
-            &self,
-            _: TreeId,
-            _: &[u8],
-            base: Option<&[u8]>,
-            delta: &[u8],
-        ) -> Result<Option<Vec<u8>>, Malformed> {
-            Ok(Some([base.unwrap_or_default(), delta].concat()))
-        }
-
-        fn combine(
-            &self,
-            _: TreeId,
-            _: &[u8],
-            older: &[u8],
-            newer: &[u8],
-        ) -> Result<Vec<u8>, Malformed> {
-            Ok([older, newer].concat())
-        }
-
-        fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn deltas_meet_in_their_order() {
         let resolver = Resolver {
             tree: TreeId(1),
-            operator: Arc::new(Join),
+            operator: Arc::new(Appends),
         };
         // The last ones are more than is gathered.
         for (count, len) in [(1, 3), (2, 3), (7, 3), (100, 3), (9, GATHER_BYTES / 4)] {
@@ -268,45 +242,17 @@ mod tests {
         }
     }
 
-    /// Joins texts, and refuses those with a question mark.
-    struct Careful;
+    /// Appends texts, and refuses those with a question mark.
+    const CAREFUL: Careful = Careful {
+        refuses_delta: |delta| match delta {
+            [] => Some("empty"),
+            delta => question_mark(delta),
+        },
+        refuses_base: question_mark,
+    };
 
-    fn careful(parts: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
-        let joined = parts.concat();
-        if joined.contains(&b'?') {
-            Err(Malformed("a question mark"))
-        } else {
-            Ok(joined)
-        }
-    }
-
-    impl MergeOperator for Careful {
-        fn apply(
-            &self,
-            _: TreeId,
-            _: &[u8],
-            base: Option<&[u8]>,
-            delta: &[u8],
-        ) -> Result<Option<Vec<u8>>, Malformed> {
-            careful(&[base.unwrap_or_default(), delta]).map(Some)
-        }
-
-        fn combine(
-            &self,
-            _: TreeId,
-            _: &[u8],
-            older: &[u8],
-            newer: &[u8],
-        ) -> Result<Vec<u8>, Malformed> {
-            careful(&[older, newer])
-        }
-
-        fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
-            match delta {
-                [] => Err(Malformed("empty")),
-                delta => careful(&[delta]).map(|_| ()),
-            }
-        }
+    fn question_mark(text: &[u8]) -> Option<&'static str> {
+        text.contains(&b'?').then_some("a question mark")
     }
 
     type Message<'a> = (Kind, &'a [u8]);
@@ -315,7 +261,7 @@ mod tests {
     fn malformed_messages_stay_damage() {
         let resolver = Resolver {
             tree: TreeId(7),
-            operator: Arc::new(Careful),
+            operator: Arc::new(CAREFUL),
         };
         let large = vec![b'l'; GATHER_BYTES];
         // Messages from the newest to the oldest, and the one that cannot be read.
@@ -378,7 +324,7 @@ mod tests {
     fn a_base_alone_is_what_it_is() {
         let resolver = Resolver {
             tree: TreeId(1),
-            operator: Arc::new(Join),
+            operator: Arc::new(Appends),
         };
         for (kind, value) in [(Kind::Put, &b"v"[..]), (Kind::Delete, b"")] {
             let mut fold = Fold::default();

@@ -55,6 +55,9 @@ pub struct Options {
     pub log_hold_bytes: u64,
     /// The treatment of a damaged log.
     pub log_recovery: LogRecovery,
+    /// The store is that of a member of a replica set ([`frond_kv::MemberLog`]): it needs the journal, replays only what the set
+    /// is known to have committed, and takes no commits before this member leads.
+    pub member: bool,
     /// Folds update messages into values.
     pub merge: Arc<dyn MergeOperator>,
     /// Is told about damaged blocks.
@@ -85,6 +88,7 @@ impl Options {
             disk_reserve_bytes: None,
             log_hold_bytes: 16 << 30,
             log_recovery: LogRecovery::Complete,
+            member: false,
             merge: Arc::new(NoMerge),
             listener: Arc::new(NoListener),
             stamps: None,
@@ -161,6 +165,9 @@ impl Options {
                 "{} flush threads; it must be between 1 and 64",
                 self.flush_threads
             ));
+        }
+        if self.member && !self.journal {
+            return bad("a member of a replica set needs a journal".to_owned());
         }
         let interval = self.journal_commit_interval;
         if interval.is_zero() || interval > Duration::from_secs(10) {

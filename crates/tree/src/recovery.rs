@@ -10,6 +10,21 @@ use crate::memtable::Memtable;
 use crate::version::Version;
 use crate::{Error, Result};
 
+/// An upper bound of the memory that the operations of a frame take in a memtable.
+pub(crate) fn payload_bytes_max(payload: &[u8]) -> usize {
+    operation::decode(payload)
+        .map(|op| match op {
+            operation::Op::Entry { key, value, .. } => {
+                Memtable::op_bytes_max(key.len(), value.len()) + Memtable::TREE_INDEX_BYTES
+            }
+            operation::Op::DeleteRange { lower, upper, .. } => {
+                range_delete_bytes(lower, upper) + Memtable::TREE_INDEX_BYTES
+            }
+            _ => 0,
+        })
+        .sum()
+}
+
 impl Engine {
     /// Applies a frame of the log, before anything else runs. Returns the next sequence number.
     ///
@@ -30,17 +45,7 @@ impl Engine {
         }
         let (payload, last_stamp) = operation::with_stamps(payload);
         let payload = &*payload;
-        let bytes = operation::decode(payload)
-            .map(|op| match op {
-                operation::Op::Entry { key, value, .. } => {
-                    Memtable::op_bytes_max(key.len(), value.len()) + Memtable::TREE_INDEX_BYTES
-                }
-                operation::Op::DeleteRange { lower, upper, .. } => {
-                    range_delete_bytes(lower, upper) + Memtable::TREE_INDEX_BYTES
-                }
-                _ => 0,
-            })
-            .sum();
+        let bytes = payload_bytes_max(payload);
         if !self.version.load().active.reserve(bytes) {
             self.seal_replayed(at);
             match self.flush_all() {

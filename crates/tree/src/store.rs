@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use frond_kv::{CLOSE_CALLED, Committed, Durability, MemoryBudget, MemoryUse};
 use parking_lot::{Condvar, Mutex};
 
@@ -173,10 +173,13 @@ impl Store {
             small_blocks: Arc::default(),
             spare_sets: Mutex::default(),
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
+            log_position: AtomicU64::new(0),
             flushed: Condvar::new(),
             durable_stamp: Arc::new(DurableStamp::new(publisher.clone())),
             publisher,
             log: OnceLock::new(),
+            apply_listener: ArcSwapOption::empty(),
+            replayed_point: Mutex::default(),
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),
             next_tree: AtomicU32::new(position.next_tree),
@@ -200,7 +203,14 @@ impl Store {
             engine.options.listener.log_cut(&cut);
         }
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
-        let recovered = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
+        let from = position.log_start;
+        let recovered = if engine.options.member {
+            let found = |point| *engine.replayed_point.lock() = Some(point);
+            log::replay_member(&disk, from, opened.point, found, give_room, visit)?
+        } else {
+            log::replay_giving_room(&disk, from, give_room, visit)?
+        };
+        engine.advance_log_position(recovered.applied);
         engine
             .loaded_at
             .store(position.complete_at, Ordering::Relaxed);
@@ -506,7 +516,7 @@ impl Engine {
             return Ok(());
         }
         let result = match (self.failure.get(), self.log.get()) {
-            (None, _) => self.checkpoint_all().and_then(|()| {
+            (None, _) => self.checkpoint_committed().and_then(|()| {
                 if self.runs.orphans.is_empty() {
                     return Ok(());
                 }

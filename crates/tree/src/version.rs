@@ -363,6 +363,12 @@ impl Version {
         self.oldest_memtable().log_start
     }
 
+    /// The position after the log of the oldest memtable, if it is sealed.
+    pub(crate) fn log_end_of_oldest(&self) -> u64 {
+        let next = self.sealed.iter().rev().nth(1);
+        next.unwrap_or(&self.active).log_start
+    }
+
     /// The last sequence number of the commits that are in the trees.
     pub(crate) fn sequence_in_trees(&self) -> u64 {
         self.oldest_memtable().sequence_before

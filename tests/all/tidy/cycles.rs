@@ -110,6 +110,17 @@ impl Source {
             imports,
         }
     }
+
+    /// The whole path behind one that begins with an imported module, such as `x::f` after `use super::x`.
+    fn through_import(&self, path: Vec<String>) -> Vec<String> {
+        let import = self.imports.iter().find(|import| {
+            path.first() == Some(&import.name) && import.path.first() != Some(&import.name)
+        });
+        match import {
+            Some(import) => [import.path.as_slice(), &path[1..]].concat(),
+            None => path,
+        }
+    }
 }
 
 impl Crate {
@@ -187,43 +198,54 @@ impl Crate {
         self.0.contains_key(&at).then_some(at)
     }
 
-    /// The modules that a module imports from. Re-exports only pass names on.
-    fn targets(&self, module: &Module, source: &Source) -> BTreeSet<Module> {
+    /// The modules that a module imports from, each with a path that names it. Re-exports only pass names on.
+    fn targets(&self, module: &Module, source: &Source) -> BTreeMap<Module, String> {
         let used = source.imports.iter().filter(|import| !import.is_public);
         let used = used.map(|import| import.path.clone());
         let inline = PATH.find_iter(&source.body).map(|found| {
-            let names = found.as_str().split("::");
-            names.map(str::to_owned).collect::<Vec<_>>()
+            let names = found.as_str().split("::").map(str::to_owned);
+            source.through_import(names.collect())
         });
         let paths: BTreeSet<Vec<String>> = used.chain(inline).collect();
-        let targets = paths
-            .iter()
-            .filter_map(|path| self.resolve(module, path, 0));
+        let targets = paths.iter().filter_map(|path| {
+            let target = self.resolve(module, path, 0)?;
+            Some((target, path.join("::")))
+        });
         targets
-            .filter(|target| !target.starts_with(module) && !module.starts_with(target))
+            .filter(|(target, _)| !target.starts_with(module) && !module.starts_with(target))
             .collect()
     }
 }
 
+/// The imports of a crate: for each module the modules that it names, each with a path that names it.
+type Graph<'f> = BTreeMap<&'f Module, BTreeMap<Module, String>>;
+
 /// The modules that can be reached from one.
-fn reached<'g>(
-    graph: &'g BTreeMap<&Module, BTreeSet<Module>>,
-    start: &'g Module,
-) -> BTreeSet<&'g Module> {
+fn reached<'g>(graph: &'g Graph<'_>, start: &Module) -> BTreeSet<&'g Module> {
     let mut seen = BTreeSet::new();
-    let mut open = vec![start];
+    let mut open: Vec<&'g Module> = Vec::new();
+    open.extend(graph[start].keys());
     while let Some(module) = open.pop() {
-        let targets = graph.get(module).into_iter().flatten();
-        open.extend(targets.filter(|target| seen.insert(*target)));
+        if seen.insert(module) {
+            open.extend(graph[module].keys());
+        }
     }
     seen
 }
 
-/// The cycles of a crate: groups of files that all reach each other.
-pub fn cycles(sources: &Sources<'_>) -> Vec<Vec<String>> {
+/// Files that all reach each other.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cycle {
+    pub files: Vec<String>,
+    /// The imports among them, as `from -> to (path)`.
+    pub imports: Vec<String>,
+}
+
+/// The cycles of a crate.
+pub fn cycles(sources: &Sources<'_>) -> Vec<Cycle> {
     let files = Crate::read(sources);
     let targets = files.0.iter();
-    let graph: BTreeMap<&Module, BTreeSet<Module>> = targets
+    let graph: Graph<'_> = targets
         .map(|(module, source)| (module, files.targets(module, source)))
         .collect();
     let reach: BTreeMap<&Module, BTreeSet<&Module>> = graph
@@ -239,22 +261,27 @@ pub fn cycles(sources: &Sources<'_>) -> Vec<Vec<String>> {
         let members = from_here
             .iter()
             .filter(|other| reach[*other].contains(module));
-        let members: Vec<&Module> = members.copied().collect();
+        let members: BTreeSet<&Module> = members.copied().collect();
         grouped.extend(&members);
-        found.push(
-            members
-                .iter()
-                .map(|member| files.0[*member].path.clone())
-                .collect(),
-        );
+        let path = |module: &Module| files.0[module].path.clone();
+        let imports = members.iter().flat_map(|from| {
+            let inside = graph[*from].iter().filter(|(to, _)| members.contains(to));
+            inside.map(|(to, name)| format!("{} -> {} ({name})", path(from), path(to)))
+        });
+        found.push(Cycle {
+            imports: imports.collect(),
+            files: members.iter().map(|member| path(member)).collect(),
+        });
     }
     found
 }
 
 #[test]
 fn cycles_of_files_are_seen() {
-    let check =
-        |sources: &[(&'static str, &'static str)]| cycles(&sources.iter().copied().collect());
+    let check = |sources: &[(&'static str, &'static str)]| -> Vec<Vec<String>> {
+        let found = cycles(&sources.iter().copied().collect());
+        found.into_iter().map(|cycle| cycle.files).collect()
+    };
     let base = [
         ("lib.rs", "mod a;\nmod b;"),
         (
@@ -274,6 +301,8 @@ fn cycles_of_files_are_seen() {
         "use super::X;",
         "use crate::a::{W, X};",
         "fn f() { super::x::f() }",
+        // Through an imported module.
+        "use crate::a;\nfn f() { a::x::f() }",
     ] {
         assert_eq!(with(x, back, ""), [["a/x.rs", "a/y.rs"]], "{back}");
     }
@@ -285,6 +314,18 @@ fn cycles_of_files_are_seen() {
     ] {
         assert_eq!(with(x, fine, ""), none, "{fine}");
     }
+    // The imports of a cycle are shown.
+    let two = [("a.rs", "use super::b::B;"), ("b.rs", "use crate::a::A;")];
+    assert_eq!(
+        cycles(&two.into_iter().collect()),
+        [Cycle {
+            files: vec!["a.rs".to_owned(), "b.rs".to_owned()],
+            imports: vec![
+                "a.rs -> b.rs (super::b::B)".to_owned(),
+                "b.rs -> a.rs (crate::a::A)".to_owned()
+            ],
+        }]
+    );
     // Over another folder.
     assert_eq!(
         with("use crate::b::B;", "", "use crate::a::x::X;\npub struct B;"),

@@ -8,7 +8,7 @@ use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
 use crate::documents::groups::{Documents, VALUES};
-use crate::harness::{Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, StepOutcome, Target};
 use crate::load::Load;
 use crate::meter::Meter;
 use crate::progress::Progress;
@@ -189,21 +189,21 @@ impl Runner for GroupsRunner<'_> {
         self.results
     }
 
-    fn turn(&mut self) -> Result<Turn> {
+    fn turn(&mut self) -> Result<StepOutcome> {
         if !self.loaded {
             if !self.load()? {
-                return Ok(Turn::TimeUp);
+                return Ok(StepOutcome::TimeUp);
             }
             self.loaded = true;
             return Ok(if self.target.is_null() {
-                Turn::Done
+                StepOutcome::Done
             } else {
-                Turn::More
+                StepOutcome::More
             });
         }
         for (at, query) in Query::ALL.into_iter().enumerate() {
             if self.run.time_left(self.own_time).is_zero() {
-                return Ok(Turn::TimeUp);
+                return Ok(StepOutcome::TimeUp);
             }
             self.run.go_on()?;
             let elapsed = self.ask(query)?;
@@ -212,9 +212,9 @@ impl Runner for GroupsRunner<'_> {
         }
         self.round += 1;
         Ok(if self.round == self.work.rounds {
-            Turn::Done
+            StepOutcome::Done
         } else {
-            Turn::More
+            StepOutcome::More
         })
     }
 

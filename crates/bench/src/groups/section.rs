@@ -5,7 +5,7 @@ use super::runner::{Query, Results};
 use crate::documents::groups::KEYS;
 use crate::format::thousands;
 use crate::meter::{median, milliseconds, rate};
-use crate::report::{Figures, Higher, Lower, Section};
+use crate::report::{Higher, Lower, ResultRows, Section};
 
 pub fn build(work: &Work, results: &[Results]) -> Section {
     let about = format!(
@@ -15,8 +15,8 @@ pub fn build(work: &Work, results: &[Results]) -> Section {
     );
     let mut section = Section::new("groups", "W6: groups and scans", about);
     section.settings = work.settings();
-    let (mut figures, mut details) = (Figures::new(results), Figures::new(results));
-    figures.add(Higher, "load", "documents/s", |target| {
+    let (mut result_rows, mut details) = (ResultRows::new(results), ResultRows::new(results));
+    result_rows.add(Higher, "load", "documents/s", |target| {
         rate(target.documents, target.load)
     });
     for (at, query) in Query::ALL.into_iter().enumerate() {
@@ -25,7 +25,7 @@ pub fn build(work: &Work, results: &[Results]) -> Section {
             times.map(milliseconds).collect()
         };
         let name = query.name();
-        figures.add(Lower, format!("{name}, median"), "ms", |target| {
+        result_rows.add(Lower, format!("{name}, median"), "ms", |target| {
             median(times(target))
         });
         for round in 0..work.rounds as usize {
@@ -35,10 +35,10 @@ pub fn build(work: &Work, results: &[Results]) -> Section {
             });
         }
     }
-    figures.add(Lower, "a document on disk", "bytes", |target| {
+    result_rows.add(Lower, "a document on disk", "bytes", |target| {
         target.sizes.storage()
     });
-    section.figures = figures.list;
+    section.result_rows = result_rows.list;
     section.details = details.list;
     section.headline = format!("{}, median", Query::All.name());
     section

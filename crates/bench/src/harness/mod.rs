@@ -7,7 +7,7 @@ mod runner;
 pub use options::parse_work;
 pub use options::{CommonOptions, Options, WriteOptions, number, scale};
 use runner::alternate;
-pub use runner::{Runner, Turn};
+pub use runner::{Runner, StepOutcome};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use frond_client::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum StepOutcome {
     More,
     Done,
     /// Nothing, since its time is up.
@@ -36,7 +36,7 @@ impl fmt::Display for Ending {
 /// One target's part of a workload.
 pub trait Runner {
     /// Does the next part of the work.
-    fn turn(&mut self) -> Result<Turn>;
+    fn turn(&mut self) -> Result<StepOutcome>;
 
     /// Called once, after the last turn.
     fn ended(&mut self);
@@ -62,9 +62,9 @@ pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> (Vec<Ending>
                 runner.turn()
             };
             *ending = Some(match result {
-                Ok(Turn::More) => continue,
-                Ok(Turn::Done) => Ending::Complete,
-                Ok(Turn::TimeUp) => Ending::TimeUp,
+                Ok(StepOutcome::More) => continue,
+                Ok(StepOutcome::Done) => Ending::Complete,
+                Ok(StepOutcome::TimeUp) => Ending::TimeUp,
                 Err(error) => {
                     let ending = match &error {
                         Error::Stopped => Ending::Stopped,
@@ -88,7 +88,7 @@ mod tests {
 
     struct Fake<'a> {
         name: &'static str,
-        turns: Vec<Result<Turn>>,
+        turns: Vec<Result<StepOutcome>>,
         seen: &'a RefCell<Vec<String>>,
         stop: &'a AtomicBool,
     }
@@ -98,11 +98,11 @@ mod tests {
 
         fn into_results(self) {}
 
-        fn turn(&mut self) -> Result<Turn> {
+        fn turn(&mut self) -> Result<StepOutcome> {
             self.seen.borrow_mut().push(self.name.to_owned());
             if self.turns.is_empty() {
                 self.stop.store(true, Ordering::Relaxed);
-                return Ok(Turn::More);
+                return Ok(StepOutcome::More);
             }
             self.turns.remove(0)
         }
@@ -114,20 +114,20 @@ mod tests {
 
     #[test]
     fn runners_alternate_until_each_is_done_and_an_error_ends_its_own() {
-        let more = || Ok(Turn::More);
+        let more = || Ok(StepOutcome::More);
         let wrong = || Err(Error::Wrong("five".to_owned()));
         for (turns, order, ended, failed) in [
             (
                 [
-                    vec![more(), Ok(Turn::Done)],
-                    vec![more(), more(), Ok(Turn::TimeUp)],
+                    vec![more(), Ok(StepOutcome::Done)],
+                    vec![more(), more(), Ok(StepOutcome::TimeUp)],
                 ],
                 "a, b, a, a ends, b, b, b ends",
                 "complete, ended by --minutes",
                 "",
             ),
             (
-                [vec![wrong()], vec![more(), Ok(Turn::Done)]],
+                [vec![wrong()], vec![more(), Ok(StepOutcome::Done)]],
                 "a, a ends, b, b, b ends",
                 "wrong result: five, complete",
                 "wrong result: five",

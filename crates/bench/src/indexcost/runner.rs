@@ -8,7 +8,7 @@ use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
 use crate::documents::indexcost::{Documents, WANTED};
-use crate::harness::{Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, StepOutcome, Target};
 use crate::load::Load;
 use crate::meter::{Meter, rate};
 use crate::progress::Progress;
@@ -195,7 +195,7 @@ impl Runner for IndexcostRunner<'_> {
         self.results
     }
 
-    fn turn(&mut self) -> Result<Turn> {
+    fn turn(&mut self) -> Result<StepOutcome> {
         let number = self.next;
         self.next += 1;
         let numbers = self.work.numbers(number);
@@ -230,10 +230,14 @@ impl Runner for IndexcostRunner<'_> {
         }
         let done = self.next == self.work.batches && whole;
         if !done && !self.run.time_left(self.own_time).is_zero() {
-            return Ok(Turn::More);
+            return Ok(StepOutcome::More);
         }
         self.rest()?;
-        Ok(if done { Turn::Done } else { Turn::TimeUp })
+        Ok(if done {
+            StepOutcome::Done
+        } else {
+            StepOutcome::TimeUp
+        })
     }
 
     fn ended(&mut self) {

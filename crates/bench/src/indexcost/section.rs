@@ -7,8 +7,8 @@ use crate::format::{show, thousands};
 use crate::harness::Run;
 use crate::meter::milliseconds;
 use crate::report::plot::{self, Curve};
-use crate::report::section::Figure;
-use crate::report::{Chart, Columns, Figures, Higher, Lower, Neither, Panel, Section, Table};
+use crate::report::section::ResultRow;
+use crate::report::{Chart, Columns, Higher, Lower, Neither, Panel, ResultRows, Section, Table};
 use crate::system::Sizes;
 
 /// Takes one of the sizes.
@@ -33,7 +33,7 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
         results,
         columns: &columns,
     };
-    section.figures = builder.figures();
+    section.result_rows = builder.result_rows();
     section.headline = format!("{}, on average", SIDES[1]);
     section.details = builder.details();
     section.tables = vec![builder.batches(), builder.sizes()];
@@ -84,52 +84,52 @@ fn find_ms(batch: &Batch) -> Option<f64> {
 }
 
 impl SectionBuilder<'_> {
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = Figures::new(self.results);
+    fn result_rows(&self) -> Vec<ResultRow> {
+        let mut result_rows = ResultRows::new(self.results);
         for (side, name) in SIDES.into_iter().enumerate() {
             let rate = "documents/s";
-            figures.add(Higher, format!("{name}, on average"), rate, |t| {
+            result_rows.add(Higher, format!("{name}, on average"), rate, |t| {
                 t.rate(side)
             });
-            figures.add(Higher, format!("{name}, last batch"), rate, |t| {
+            result_rows.add(Higher, format!("{name}, last batch"), rate, |t| {
                 t.batches.last()?.get(side)?.rate()
             });
         }
-        figures.add(Neither, "with / without, on average", "", |t| {
+        result_rows.add(Neither, "with / without, on average", "", |t| {
             Some(t.rate(1)? / t.rate(0)?)
         });
-        figures.add(Neither, "with / without, worst batch", "", |t| {
+        result_rows.add(Neither, "with / without, worst batch", "", |t| {
             t.batches.iter().filter_map(ratio).min_by(f64::total_cmp)
         });
-        figures.add(Neither, "with / without, last batch", "", |t| {
+        result_rows.add(Neither, "with / without, last batch", "", |t| {
             t.batches.last().and_then(ratio)
         });
         if self.work.finds > 0 {
             for (side, name) in SIDES.into_iter().enumerate() {
                 let name = format!("find by name {name}, after the last batch");
-                figures.add(Lower, name, "ms", |t| find_ms(t.last(side)?));
+                result_rows.add(Lower, name, "ms", |t| find_ms(t.last(side)?));
             }
-            figures.add(Neither, "documents that it finds", "", |t| {
+            result_rows.add(Neither, "documents that it finds", "", |t| {
                 Some(t.last(1)?.found as f64)
             });
         }
         let size = |target: &Results, side: usize| target.at_rest.as_ref()?.get(side).copied();
-        figures.add(Neither, "logical size of a document", "bytes", |t| {
+        result_rows.add(Neither, "logical size of a document", "bytes", |t| {
             size(t, 0)?.logical()
         });
         for (side, name) in SIDES.into_iter().enumerate() {
-            figures.add(Lower, format!("a document on disk, {name}"), "bytes", |t| {
+            result_rows.add(Lower, format!("a document on disk, {name}"), "bytes", |t| {
                 size(t, side)?.storage()
             });
             let name = format!("its index entries on disk, {name}");
-            figures.add(Lower, name, "bytes", |t| size(t, side)?.indexes());
+            result_rows.add(Lower, name, "bytes", |t| size(t, side)?.indexes());
         }
-        figures.list
+        result_rows.list
     }
 
     /// Everything that tables show, for programs.
-    fn details(&self) -> Vec<Figure> {
-        let mut details = Figures::new(self.results);
+    fn details(&self) -> Vec<ResultRow> {
+        let mut details = ResultRows::new(self.results);
         for number in 0..self.work.batches as usize {
             let name = format!("batch {}", number + 1);
             for (side, words) in SIDES.into_iter().enumerate() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Work;
 use super::reads::Reads;
 use crate::documents::insertion::Generator;
-use crate::harness::{Run, Runner, Target, Turn, Workload};
+use crate::harness::{Run, Runner, StepOutcome, Target, Workload};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome};
 use crate::progress::Progress;
@@ -141,7 +141,7 @@ impl Runner for InsertRunner<'_> {
         }
     }
 
-    fn turn(&mut self) -> Result<Turn> {
+    fn turn(&mut self) -> Result<StepOutcome> {
         let documents = self.work.documents();
         let end = (self.next + documents.div_ceil(u64::from(self.run.turns()))).min(documents);
         let load = Load::new(self.source, self.next..end, self.work.write.batch);
@@ -184,11 +184,15 @@ impl Runner for InsertRunner<'_> {
         let done = self.next == documents;
         let time_is_up = self.run.time_left(self.meter.elapsed()).is_zero();
         if !done && !time_is_up {
-            return Ok(Turn::More);
+            return Ok(StepOutcome::More);
         }
         self.check_and_measure()?;
         let whole = self.meter.documents() == documents;
-        Ok(if whole { Turn::Done } else { Turn::TimeUp })
+        Ok(if whole {
+            StepOutcome::Done
+        } else {
+            StepOutcome::TimeUp
+        })
     }
 
     fn ended(&mut self) {

@@ -5,7 +5,7 @@ use super::runner::Results;
 use crate::harness::{Run, Workload};
 use crate::meter::{MAX, Outcome, P50, P95, P99, P999, Percentile, Percentiles, rate};
 use crate::report::chart::{self, Traces};
-use crate::report::{Figures, Higher, Lower, Neither, Section, resident_max_mib};
+use crate::report::{Higher, Lower, Neither, ResultRows, Section, resident_max_mib};
 use crate::system::Status;
 
 pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
@@ -28,7 +28,7 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     };
     let mut section = Section::new(work.name(), title, about);
     section.settings = work.settings(run.turns());
-    section.figures = figures(work, results).list;
+    section.result_rows = result_rows(work, results).list;
     section.charts.push(chart::over_count(&Traces {
         title: "Documents a second",
         unit: "documents",
@@ -39,7 +39,7 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
 }
 
 /// Figures without any value get no row.
-fn figures<'a>(work: &Work, results: &'a [Results]) -> Figures<'a, Results> {
+fn result_rows<'a>(work: &Work, results: &'a [Results]) -> ResultRows<'a, Results> {
     let speed = |target: &Results, from, to| target.outcome.timeline.speed_of_part(from, to);
     let early = |target: &Results| speed(target, 0.10, 0.20);
     let exit = |target: &Results| speed(target, 0.95, 1.0);
@@ -49,9 +49,9 @@ fn figures<'a>(work: &Work, results: &'a [Results]) -> Figures<'a, Results> {
         let latencies = &outcome.latencies;
         (!latencies.is_empty()).then(|| pick(&Percentiles::from_latencies(latencies)))
     };
-    let mut figures = Figures::new(results);
+    let mut result_rows = ResultRows::new(results);
     let mut add = |better, name: &str, unit, value: &dyn Fn(&Results) -> Option<f64>| {
-        figures.add_known(better, name, unit, value);
+        result_rows.add_known(better, name, unit, value);
     };
     let (documents, entry) = ("documents/s", "entries/s");
     add(Neither, "documents", "", &|t| {
@@ -104,5 +104,5 @@ fn figures<'a>(work: &Work, results: &'a [Results]) -> Figures<'a, Results> {
     add(Neither, "resident memory of the server, max", "MiB", &|t| {
         resident_max_mib(&t.rows)
     });
-    figures
+    result_rows
 }

@@ -11,7 +11,7 @@ use super::{NAME, Work};
 use crate::documents::Source;
 use crate::documents::manykeys::Documents;
 use crate::format::thousands;
-use crate::harness::{Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, StepOutcome, Target};
 use crate::statistics::Statistics;
 use crate::system::Status;
 use crate::system::{Definition, Index, WriteConcern};
@@ -291,7 +291,7 @@ impl Runner for ManykeysRunner<'_> {
         self.results
     }
 
-    fn turn(&mut self) -> Result<Turn> {
+    fn turn(&mut self) -> Result<StepOutcome> {
         let mut time_is_up = false;
         match self.steps.pop_front() {
             Some(Step::Load(dataset)) => time_is_up = !self.load(dataset)?,
@@ -302,12 +302,12 @@ impl Runner for ManykeysRunner<'_> {
         }
         self.begin("waiting");
         if time_is_up {
-            return Ok(Turn::TimeUp);
+            return Ok(StepOutcome::TimeUp);
         }
         Ok(match (self.steps.is_empty(), self.cut) {
-            (false, _) => Turn::More,
-            (true, false) => Turn::Done,
-            (true, true) => Turn::TimeUp,
+            (false, _) => StepOutcome::More,
+            (true, false) => StepOutcome::Done,
+            (true, true) => StepOutcome::TimeUp,
         })
     }
 

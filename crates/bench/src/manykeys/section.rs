@@ -7,7 +7,7 @@ use crate::csv_file::CsvFile;
 use crate::documents::manykeys::Schema;
 use crate::harness::Run;
 use crate::meter::{P50, P95, P99, Percentiles};
-use crate::report::{Chart, Columns, Figures, Higher, Lower, Neither, Panel, Section, Table};
+use crate::report::{Chart, Columns, Higher, Lower, Neither, Panel, ResultRows, Section, Table};
 use crate::statistics::Row;
 use frond_client::Result;
 
@@ -29,33 +29,33 @@ pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> 
     section.settings = work.settings();
     let schemas = work.schemas();
     let columns = run.columns();
-    let mut figures = Figures::new(results);
+    let mut result_rows = ResultRows::new(results);
     for acknowledged in concerns {
         for schema in &schemas {
-            update_figures(*schema, *acknowledged, &mut figures);
+            update_rows(*schema, *acknowledged, &mut result_rows);
         }
         if schemas.len() > 1 {
             let name = format!("plain / bucketed, w: {}", u8::from(*acknowledged));
-            figures.add(Neither, name, "", |target| target.ratio(*acknowledged));
+            result_rows.add(Neither, name, "", |target| target.ratio(*acknowledged));
         }
     }
     for schema in &schemas {
-        load_figures(*schema, &mut figures);
+        load_rows(*schema, &mut result_rows);
     }
     if work.reads > 0 {
         for schema in &schemas {
-            read_figures(*schema, &mut figures);
+            read_rows(*schema, &mut result_rows);
         }
     }
     for schema in &schemas {
         let name = format!("{}: documents compared, all right", schema.name());
-        figures.add(Neither, name, "", |target| {
+        result_rows.add(Neither, name, "", |target| {
             let mut verified = target.verified.iter();
             let (_, count) = verified.find(|(of, _)| of == schema)?;
             Some(*count as f64)
         });
     }
-    section.figures = figures.list;
+    section.result_rows = result_rows.list;
     let servers = columns.labels.iter().zip(&columns.nulls);
     let not_compared: Vec<(&str, String)> = servers
         .filter(|(_, null)| **null)
@@ -70,7 +70,7 @@ pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> 
     section
 }
 
-fn update_figures(schema: Schema, acknowledged: bool, out: &mut Figures<'_, Results>) {
+fn update_rows(schema: Schema, acknowledged: bool, out: &mut ResultRows<'_, Results>) {
     let of = format!("{}, w: {}", schema.name(), u8::from(acknowledged));
     let updated = |target: &Results| target.updated(schema, acknowledged).cloned();
     let unit = "updates/s";
@@ -98,7 +98,7 @@ fn update_figures(schema: Schema, acknowledged: bool, out: &mut Figures<'_, Resu
     out.add(Lower, name, "bytes", |t| updated(t)?.written.data);
 }
 
-fn load_figures(schema: Schema, out: &mut Figures<'_, Results>) {
+fn load_rows(schema: Schema, out: &mut ResultRows<'_, Results>) {
     let of = format!("{}: load", schema.name());
     let unit = "documents/s";
     out.add(Higher, &of, unit, |t| {
@@ -123,7 +123,7 @@ fn load_figures(schema: Schema, out: &mut Figures<'_, Results>) {
     out.add(Lower, name, "bytes", |t| t.load(schema)?.written.data);
 }
 
-fn read_figures(schema: Schema, out: &mut Figures<'_, Results>) {
+fn read_rows(schema: Schema, out: &mut ResultRows<'_, Results>) {
     for when in READS {
         for (whole, what) in [(true, "whole document"), (false, "one key")] {
             let of = format!("{}: {what} by _id {when}", schema.name());

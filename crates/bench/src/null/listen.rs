@@ -98,7 +98,7 @@ pub struct NullServer {
 pub fn start(address: &Address) -> Result<NullServer> {
     descriptors::allow_many();
     let (listener, address) = Listener::bind(address)
-        .map_err(|error| Error::Io(format!("listening on {}", address.place()), error))?;
+        .map_err(|error| Error::Io(format!("listening on {}", address.host_and_port()), error))?;
     let shared = Arc::new(Shared::default());
     let of_thread = Arc::clone(&shared);
     let acceptor = std::thread::Builder::new()

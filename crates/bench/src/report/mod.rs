@@ -12,7 +12,7 @@ pub use output::{Report, Server};
 pub use page::Table;
 pub use plot::{Axis, Panel};
 pub use section::Better::{Higher, Lower, Neither};
-pub use section::{Chart, Columns, Figures, Section};
+pub use section::{Chart, Columns, ResultRows, Section};
 pub use trace::{Row, TraceFile, resident_max_mib};
 
 use std::fs;

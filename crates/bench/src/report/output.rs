@@ -251,9 +251,9 @@ impl Report {
                 endings.push(label, ending.as_str());
             }
         });
-        out.push_doc("figures", |figures| {
-            for figure in section.figures.iter().chain(&section.details) {
-                figures.push_doc(&figure.name, |out| {
+        out.push_doc("figures", |result_rows| {
+            for figure in section.result_rows.iter().chain(&section.details) {
+                result_rows.push_doc(&figure.name, |out| {
                     out.push("unit", figure.unit);
                     for (label, value) in self.columns.labels.iter().zip(&figure.values) {
                         out.push(label, *value);
@@ -269,7 +269,7 @@ impl Report {
         let mut record = |fields: [&str; 5]| writer.write_record(fields).map_err(csv_error);
         record(["workload", "server", "figure", "unit", "value"])?;
         for section in &self.sections {
-            for figure in section.figures.iter().chain(&section.details) {
+            for figure in section.result_rows.iter().chain(&section.details) {
                 for (label, value) in self.columns.labels.iter().zip(&figure.values) {
                     let value = value.map_or_else(String::new, |value| value.to_string());
                     record([section.workload, label, &figure.name, figure.unit, &value])?;

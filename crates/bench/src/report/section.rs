@@ -16,7 +16,7 @@ pub enum Better {
 
 /// A number that each server has.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct ResultRow {
     pub name: String,
     /// Its unit, such as "documents/s"; may be empty.
     pub unit: &'static str,
@@ -25,14 +25,14 @@ pub struct Figure {
     pub values: Vec<Option<f64>>,
 }
 
-impl Figure {
+impl ResultRow {
     pub fn new(
         better: Better,
         name: impl Into<String>,
         unit: &'static str,
         values: Vec<Option<f64>>,
-    ) -> Figure {
-        Figure {
+    ) -> ResultRow {
+        ResultRow {
             name: name.into(),
             unit,
             better,
@@ -83,14 +83,14 @@ impl Figure {
 }
 
 /// Collects figures of results, of which there is one for each server.
-pub struct Figures<'a, R> {
+pub struct ResultRows<'a, R> {
     pub results: &'a [R],
-    pub list: Vec<Figure>,
+    pub list: Vec<ResultRow>,
 }
 
-impl<'a, R> Figures<'a, R> {
-    pub fn new(results: &'a [R]) -> Figures<'a, R> {
-        Figures {
+impl<'a, R> ResultRows<'a, R> {
+    pub fn new(results: &'a [R]) -> ResultRows<'a, R> {
+        ResultRows {
             results,
             list: Vec::new(),
         }
@@ -104,7 +104,7 @@ impl<'a, R> Figures<'a, R> {
         value: impl Fn(&R) -> Option<f64>,
     ) {
         let values = self.results.iter().map(value).collect();
-        self.list.push(Figure::new(better, name, unit, values));
+        self.list.push(ResultRow::new(better, name, unit, values));
     }
 
     /// A figure that only some runs have.
@@ -116,7 +116,7 @@ impl<'a, R> Figures<'a, R> {
         value: impl Fn(&R) -> Option<f64>,
     ) {
         self.add(better, name, unit, value);
-        let unknown = |figure: &mut Figure| figure.values.iter().all(Option::is_none);
+        let unknown = |figure: &mut ResultRow| figure.values.iter().all(Option::is_none);
         self.list.pop_if(unknown);
     }
 }
@@ -151,11 +151,11 @@ pub struct Section {
     /// The ending of the workload on each server.
     pub endings: Vec<String>,
     /// The servers' numbers, most important first.
-    pub figures: Vec<Figure>,
+    pub result_rows: Vec<ResultRow>,
     /// The name of the figure in the summary; the first that has a winner if it is empty.
     pub headline: String,
     /// Further figures, for programs: people see them in tables.
-    pub details: Vec<Figure>,
+    pub details: Vec<ResultRow>,
     pub tables: Vec<Table>,
     pub charts: Vec<Chart>,
 }
@@ -242,7 +242,7 @@ impl Section {
             about: about.into(),
             settings: Vec::new(),
             endings: Vec::new(),
-            figures: Vec::new(),
+            result_rows: Vec::new(),
             headline: String::new(),
             details: Vec::new(),
             tables: Vec::new(),
@@ -270,7 +270,7 @@ impl Section {
         ended.extend(self.endings.iter().cloned());
         ended.resize(head.len(), String::new());
         let mut table = Table::new("Result", vec![head, ended]);
-        for figure in &self.figures {
+        for figure in &self.result_rows {
             if let Some(winner) = figure.winner(&real) {
                 table.bold.push((table.rows.len(), first_server + winner));
             }
@@ -294,12 +294,12 @@ impl Section {
     /// each other one.
     pub fn summary(&self, columns: &Columns) -> String {
         let real = columns.real();
-        let named = |figure: &&Figure| figure.name == self.headline;
-        let comparable = |figure: &&Figure| {
+        let named = |figure: &&ResultRow| figure.name == self.headline;
+        let comparable = |figure: &&ResultRow| {
             figure.better != Better::Neither && figure.values.iter().any(Option::is_some)
         };
-        let figure = self.figures.iter().find(named);
-        let Some(figure) = figure.or_else(|| self.figures.iter().find(comparable)) else {
+        let figure = self.result_rows.iter().find(named);
+        let Some(figure) = figure.or_else(|| self.result_rows.iter().find(comparable)) else {
             return format!("{}: no figures", self.title);
         };
         let value = |server: usize| figure.values.get(server).copied().flatten();
@@ -341,21 +341,21 @@ mod tests {
         };
         let mut section = Section::new("insert", "W1", "");
         section.endings = vec!["complete".to_owned(); 3];
-        section.figures = vec![
-            Figure::new(
+        section.result_rows = vec![
+            ResultRow::new(
                 Higher,
                 "speed",
                 "/s",
                 vec![Some(300.0), Some(20.0), Some(600.0)],
             ),
-            Figure::new(Lower, "time", "s", vec![Some(2.0), Some(500.0), None]),
-            Figure::new(
+            ResultRow::new(Lower, "time", "s", vec![Some(2.0), Some(500.0), None]),
+            ResultRow::new(
                 Neither,
                 "threads",
                 "",
                 vec![Some(1.0), Some(1.0), Some(1.0)],
             ),
-            Figure::new(Higher, "none", "", vec![Some(1.0), None, Some(0.0)]),
+            ResultRow::new(Higher, "none", "", vec![Some(1.0), None, Some(0.0)]),
         ];
         let table = section.result(&columns);
         let text: Vec<String> = table.rows.iter().map(|row| row.join("|")).collect();
@@ -383,12 +383,12 @@ mod tests {
         let mut section = Section::new("insert", "W1", "");
         assert_eq!(section.summary(&columns), "W1: no figures");
         let values = |values: [f64; 4]| values.map(Some).to_vec();
-        section.figures = vec![
-            Figure::new(Neither, "documents", "", values([5.0; 4])),
-            Figure::new(Higher, "speed", "/s", values([20.0, 300.0, 100.0, 600.0])),
-            Figure::new(Lower, "time", "s", vec![Some(2.0), Some(3.0), None, None]),
-            Figure::new(Higher, "even", "", values([7.0, 7.0, 1.0, 9.0])),
-            Figure::new(Higher, "one", "", vec![None, Some(7.0), None, Some(9.0)]),
+        section.result_rows = vec![
+            ResultRow::new(Neither, "documents", "", values([5.0; 4])),
+            ResultRow::new(Higher, "speed", "/s", values([20.0, 300.0, 100.0, 600.0])),
+            ResultRow::new(Lower, "time", "s", vec![Some(2.0), Some(3.0), None, None]),
+            ResultRow::new(Higher, "even", "", values([7.0, 7.0, 1.0, 9.0])),
+            ResultRow::new(Higher, "one", "", vec![None, Some(7.0), None, Some(9.0)]),
         ];
         for (headline, line) in [
             (

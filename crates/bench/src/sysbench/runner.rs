@@ -9,7 +9,7 @@ use super::tally::{Level, Tally};
 use super::transaction::{Dataset, Worker};
 use crate::documents::Source;
 use crate::documents::sysbench::Documents;
-use crate::harness::{Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, StepOutcome, Target};
 use crate::load::Load;
 use crate::meter::{Meter, Percentiles};
 use crate::progress::{Progress, SECONDS};
@@ -361,22 +361,22 @@ impl Runner for SysbenchRunner<'_> {
         self.results
     }
 
-    fn turn(&mut self) -> Result<Turn> {
+    fn turn(&mut self) -> Result<StepOutcome> {
         let Some((compression, step)) = self.steps.next() else {
-            return Ok(Turn::Done);
+            return Ok(StepOutcome::Done);
         };
         self.step(compression, step)?;
         if self.steps.len() == 0 {
-            return Ok(Turn::Done);
+            return Ok(StepOutcome::Done);
         }
         if !self.run.time_left(self.own_time).is_zero() {
-            return Ok(Turn::More);
+            return Ok(StepOutcome::More);
         }
         // A run without its last slices still has its sizes.
         if self.tally.is_some() {
             self.step(compression, Step::Ran)?;
         }
-        Ok(Turn::TimeUp)
+        Ok(StepOutcome::TimeUp)
     }
 
     fn ended(&mut self) {

@@ -8,9 +8,9 @@ use super::transaction::Races;
 use crate::format::{show, thousands};
 use crate::harness::Run;
 use crate::meter::{MAX, P50, P95, P99, Percentile, Percentiles, rate};
-use crate::report::section::Figure;
+use crate::report::section::ResultRow;
 use crate::report::{
-    Axis, Chart, Columns, Figures, Higher, Lower, Neither, Panel, Row, Section, Table,
+    Axis, Chart, Columns, Higher, Lower, Neither, Panel, ResultRows, Row, Section, Table,
 };
 use crate::system::{Compression, Sizes};
 
@@ -37,7 +37,7 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
         results,
         columns: &columns,
     };
-    section.figures = builder.figures();
+    section.result_rows = builder.result_rows();
     section.headline = match builder.runs().as_slice() {
         [(_, _, only)] => only.clone(),
         _ => BEST.to_owned(),
@@ -84,14 +84,14 @@ impl SectionBuilder<'_> {
         runs
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn result_rows(&self) -> Vec<ResultRow> {
         let unit = "transactions/s";
         let first = self.work.compressions().first().copied().flatten();
-        let mut figures = Figures::new(self.results);
-        figures.add(Higher, "load", "documents/s", |t| t.load(first)?.rate());
+        let mut result_rows = ResultRows::new(self.results);
+        result_rows.add(Higher, "load", "documents/s", |t| t.load(first)?.rate());
         let runs = self.runs();
         for (compression, threads, name) in &runs {
-            figures.add(Higher, name, unit, |t| {
+            result_rows.add(Higher, name, unit, |t| {
                 t.level(*compression, *threads)?.transactions_per_s()
             });
         }
@@ -100,15 +100,15 @@ impl SectionBuilder<'_> {
                 let rates = target.levels.iter().filter_map(Level::transactions_per_s);
                 rates.max_by(f64::total_cmp)
             };
-            figures.add(Higher, BEST, unit, best);
+            result_rows.add(Higher, BEST, unit, best);
             let most = self.work.threads.iter().max().copied().unwrap_or(1);
-            figures.add(Neither, format!("{most} threads / best"), "", |t| {
+            result_rows.add(Neither, format!("{most} threads / best"), "", |t| {
                 Some(t.level(first, most)?.transactions_per_s()? / best(t)?)
             });
         }
         for (compression, threads, name) in &runs {
             let name = format!("{name}: 95% of transactions within");
-            figures.add(Lower, name, "ms", |t| {
+            result_rows.add(Lower, name, "ms", |t| {
                 Some(t.level(*compression, *threads)?.whole.p95_ms)
             });
         }
@@ -123,21 +123,21 @@ impl SectionBuilder<'_> {
                 if several {
                     name = format!("{} {when}", compression_name(compression));
                 }
-                if !after_run && figures.list.iter().all(|f| f.unit != "logical bytes") {
-                    figures.add(Neither, "a document", "logical bytes", |t| {
+                if !after_run && result_rows.list.iter().all(|f| f.unit != "logical bytes") {
+                    result_rows.add(Neither, "a document", "logical bytes", |t| {
                         size(t)?.logical()
                     });
                 }
                 let name = format!("a document and its index entries on disk, {name}");
-                figures.add(Lower, name, "bytes", |t| size(t)?.on_disk());
+                result_rows.add(Lower, name, "bytes", |t| size(t)?.on_disk());
             }
         }
-        figures.list
+        result_rows.list
     }
 
     /// Everything that tables show, for programs.
-    fn details(&self) -> Vec<Figure> {
-        let mut details = Figures::new(self.results);
+    fn details(&self) -> Vec<ResultRow> {
+        let mut details = ResultRows::new(self.results);
         for (compression, threads, name) in self.runs() {
             let level = |target: &Results| target.level(compression, threads).cloned();
             details.add(Neither, format!("{name}: transactions"), "", |t| {

@@ -1,6 +1,7 @@
 //! Parser of Extended JSON.
 
 use super::scan::{ParseError, Scanner};
+use super::shell::Word;
 use super::{shell, special};
 use crate::{ArrayBuf, DocBuf, MAX_DEPTH, OwnedValue};
 
@@ -50,12 +51,12 @@ fn only_value(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
     }
 }
 
-pub(super) fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
+fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     match s.peek() {
         Some(b'{') => document(s, depth),
         Some(b'[') => array(s, depth),
         Some(b'"') => Ok(OwnedValue::String(s.string()?)),
-        _ if s.is_shell => shell::value(s, depth),
+        _ if s.is_shell => shell_value(s, depth),
         Some(b'-' | b'0'..=b'9') => s.number(),
         _ if s.word("true") => Ok(OwnedValue::Bool(true)),
         _ if s.word("false") => Ok(OwnedValue::Bool(false)),
@@ -64,7 +65,55 @@ pub(super) fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, Par
     }
 }
 
-pub(super) fn nested(s: &Scanner<'_>, depth: usize) -> Result<usize, ParseError> {
+/// A value other than a document, an array or a string in double quotes.
+fn shell_value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
+    match s.peek() {
+        Some(b'\'') => Ok(OwnedValue::String(s.quoted('\'')?)),
+        Some(b'/') => shell::regex(s),
+        Some(b'+' | b'-' | b'.' | b'0'..=b'9') => shell::number(s),
+        _ => {
+            let start = s.at;
+            match shell::constant_or_call(s)? {
+                Word::Constant(value) => Ok(value),
+                Word::Call(name) => call(s, start, name, depth),
+            }
+        }
+    }
+}
+
+/// The call of `name`, behind the name.
+fn call(
+    s: &mut Scanner<'_>,
+    start: usize,
+    name: &str,
+    depth: usize,
+) -> Result<OwnedValue, ParseError> {
+    let Some(constructor) = shell::constructor(name) else {
+        s.at = start;
+        return s.fail("expected a value");
+    };
+    let depth = nested(s, depth)?;
+    let mut arguments = Vec::new();
+    s.expect(b'(')?;
+    if !s.take(b')') {
+        loop {
+            arguments.push(value(s, depth)?);
+            if !s.take(b',') {
+                s.expect(b')')?;
+                break;
+            }
+        }
+    }
+    match (constructor.make)(&arguments) {
+        Some(value) => Ok(value),
+        None => {
+            s.at = start;
+            s.fail(format!("{name} takes {}", constructor.takes))
+        }
+    }
+}
+
+fn nested(s: &Scanner<'_>, depth: usize) -> Result<usize, ParseError> {
     if depth >= MAX_DEPTH {
         return s.fail(format!("nested deeper than {MAX_DEPTH} levels"));
     }

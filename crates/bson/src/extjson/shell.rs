@@ -1,32 +1,44 @@
 //! The forms that only version 1 of Extended JSON has, and those of the shell that MongoDB's tools read with it.
 
 use super::date::parse_millis;
-use super::parse::{nested, value as any_value};
 use super::scan::{ParseError, Scanner};
 use super::{base64, special as types};
 use crate::{Decimal128, Doc, DocBuf, OwnedValue, Timestamp, Value, doc, unhex};
 
-/// Makes a value of the arguments of a call; none if they do not fit.
-type Constructor = fn(&[OwnedValue]) -> Option<OwnedValue>;
+/// A call that makes a value.
+pub(super) struct Constructor {
+    name: &'static str,
+    /// The arguments in words.
+    pub(super) takes: &'static str,
+    /// Makes the value of the arguments; none if they do not fit.
+    pub(super) make: fn(&[OwnedValue]) -> Option<OwnedValue>,
+}
 
-/// Every call, its arguments in words, and its value.
-const CONSTRUCTORS: &[(&str, &str, Constructor)] = &[
-    ("ObjectId", "a text of 24 hexadecimal digits", object_id),
-    ("ISODate", "a date or the milliseconds since 1970", date),
-    ("Date", "a date or the milliseconds since 1970", date),
-    ("NumberInt", "an integer of 32 bits", number_int),
-    ("NumberLong", "an integer of 64 bits", number_long),
-    ("NumberDecimal", "a number", number_decimal),
-    ("BinData", "a subtype and a text in Base64", bin_data),
-    ("HexData", "a subtype and hexadecimal digits", hex_data),
-    ("UUID", "the text of a UUID", uuid),
-    ("MD5", "32 hexadecimal digits", md5),
-    ("Timestamp", "seconds and a counter", timestamp),
-    ("DBRef", "a collection and an _id", db_ref),
-    ("Dbref", "a collection and an _id", db_ref),
-    ("DBPointer", "a namespace and an ObjectId", db_pointer),
-    ("RegExp", "a pattern and options", reg_exp),
-    ("Boolean", "a value", boolean),
+const fn call(
+    name: &'static str,
+    takes: &'static str,
+    make: fn(&[OwnedValue]) -> Option<OwnedValue>,
+) -> Constructor {
+    Constructor { name, takes, make }
+}
+
+const CONSTRUCTORS: &[Constructor] = &[
+    call("ObjectId", "a text of 24 hexadecimal digits", object_id),
+    call("ISODate", "a date or the milliseconds since 1970", date),
+    call("Date", "a date or the milliseconds since 1970", date),
+    call("NumberInt", "an integer of 32 bits", number_int),
+    call("NumberLong", "an integer of 64 bits", number_long),
+    call("NumberDecimal", "a number", number_decimal),
+    call("BinData", "a subtype and a text in Base64", bin_data),
+    call("HexData", "a subtype and hexadecimal digits", hex_data),
+    call("UUID", "the text of a UUID", uuid),
+    call("MD5", "32 hexadecimal digits", md5),
+    call("Timestamp", "seconds and a counter", timestamp),
+    call("DBRef", "a collection and an _id", db_ref),
+    call("Dbref", "a collection and an _id", db_ref),
+    call("DBPointer", "a namespace and an ObjectId", db_pointer),
+    call("RegExp", "a pattern and options", reg_exp),
+    call("Boolean", "a value", boolean),
 ];
 
 fn is_in_name(byte: u8) -> bool {
@@ -53,18 +65,14 @@ pub(super) fn name(s: &mut Scanner<'_>) -> Result<String, ParseError> {
     }
 }
 
-/// A value other than a document, an array or a string in double quotes.
-pub(super) fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
-    match s.peek() {
-        Some(b'\'') => Ok(OwnedValue::String(s.quoted('\'')?)),
-        Some(b'/') => regex(s),
-        Some(b'+' | b'-' | b'.' | b'0'..=b'9') => number(s),
-        _ => constant_or_call(s, depth),
-    }
+/// A constant, or the name of a call.
+pub(super) enum Word<'a> {
+    Constant(OwnedValue),
+    Call(&'a str),
 }
 
-fn constant_or_call(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
-    let start = s.at;
+/// Reads a constant, or the name of a call up to its arguments.
+pub(super) fn constant_or_call<'a>(s: &mut Scanner<'a>) -> Result<Word<'a>, ParseError> {
     let constant = match word(s) {
         "true" => OwnedValue::Bool(true),
         "false" => OwnedValue::Bool(false),
@@ -84,48 +92,20 @@ fn constant_or_call(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, Par
         }
         "new" => {
             s.peek();
-            let name = word(s);
-            return call(s, start, name, depth);
+            return Ok(Word::Call(word(s)));
         }
-        name => return call(s, start, name, depth),
+        name => return Ok(Word::Call(name)),
     };
-    Ok(constant)
+    Ok(Word::Constant(constant))
 }
 
-/// The call of `name`, behind the name.
-fn call(
-    s: &mut Scanner<'_>,
-    start: usize,
-    name: &str,
-    depth: usize,
-) -> Result<OwnedValue, ParseError> {
-    let Some((_, takes, make)) = CONSTRUCTORS.iter().find(|(known, ..)| *known == name) else {
-        s.at = start;
-        return s.fail("expected a value");
-    };
-    let depth = nested(s, depth)?;
-    let mut arguments = Vec::new();
-    s.expect(b'(')?;
-    if !s.take(b')') {
-        loop {
-            arguments.push(any_value(s, depth)?);
-            if !s.take(b',') {
-                s.expect(b')')?;
-                break;
-            }
-        }
-    }
-    match make(&arguments) {
-        Some(value) => Ok(value),
-        None => {
-            s.at = start;
-            s.fail(format!("{name} takes {takes}"))
-        }
-    }
+/// The constructor of this name.
+pub(super) fn constructor(name: &str) -> Option<&'static Constructor> {
+    CONSTRUCTORS.iter().find(|known| known.name == name)
 }
 
 /// A number of JSON, or with a plus, without digits before the point, hexadecimal, or infinite.
-fn number(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
+pub(super) fn number(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
     let start = s.at;
     let is_negative = s.byte() == Some(b'-');
     s.at += usize::from(matches!(s.byte(), Some(b'+' | b'-')));
@@ -202,7 +182,7 @@ fn integer_of(text: &str) -> Option<i64> {
 }
 
 /// `/pattern/options`.
-fn regex(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
+pub(super) fn regex(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
     let start = s.at;
     s.expect(b'/')?;
     let mut pattern = String::new();

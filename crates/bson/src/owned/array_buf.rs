@@ -19,7 +19,7 @@ impl ArrayBuf {
         Self::resume(DocBuf::new(), 0)
     }
 
-    pub(crate) fn resume(doc: DocBuf, next: u32) -> Self {
+    fn resume(doc: DocBuf, next: u32) -> Self {
         Self { doc, next }
     }
 
@@ -110,6 +110,29 @@ impl ArrayBuf {
     pub fn push_array<R>(&mut self, fill: impl FnOnce(&mut ArrayBuf) -> R) -> R {
         let name = self.next_name();
         self.doc.push_array(name.as_str(), fill)
+    }
+}
+
+impl DocBuf {
+    /// Appends an array that `fill` writes in place, and returns what `fill` returns.
+    ///
+    /// # Panics
+    /// When `fill` puts another `ArrayBuf` in the place of the one that it is given.
+    pub fn push_array<R>(&mut self, key: &str, fill: impl FnOnce(&mut ArrayBuf) -> R) -> R {
+        let mark = self.open(key, tag::ARRAY);
+        let start = self.start;
+        let mut array = ArrayBuf::resume(
+            DocBuf {
+                bytes: std::mem::take(&mut self.bytes),
+                start,
+            },
+            0,
+        );
+        let result = fill(&mut array);
+        *self = array.into_docbuf();
+        assert_eq!(self.start, start, "ArrayBuf replaced inside push_array");
+        self.close(mark);
+        result
     }
 }
 

@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
-use super::ArrayBuf;
 use crate::raw::{RawElement, write_cstring, write_text};
 use crate::{Doc, Error, Value, tag};
 
@@ -13,10 +12,10 @@ const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
 
 /// An owned BSON document. Between two calls its bytes are always a whole, valid document.
 pub struct DocBuf {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// Where the document starts: above 0 only inside [`DocBuf::push_doc`] and [`DocBuf::push_array`],
     /// whose inner document is written in place, behind the elements of the outer one.
-    start: usize,
+    pub(super) start: usize,
 }
 
 /// Where to continue after an inner document, see [`DocBuf::open`].
@@ -166,27 +165,6 @@ impl DocBuf {
         let start = self.start;
         let result = fill(self);
         assert_eq!(self.start, start, "DocBuf replaced inside push_doc");
-        self.close(mark);
-        result
-    }
-
-    /// Appends an array that `fill` writes in place, and returns what `fill` returns.
-    ///
-    /// # Panics
-    /// When `fill` puts another `ArrayBuf` in the place of the one that it is given.
-    pub fn push_array<R>(&mut self, key: &str, fill: impl FnOnce(&mut ArrayBuf) -> R) -> R {
-        let mark = self.open(key, tag::ARRAY);
-        let start = self.start;
-        let mut array = ArrayBuf::resume(
-            DocBuf {
-                bytes: std::mem::take(&mut self.bytes),
-                start,
-            },
-            0,
-        );
-        let result = fill(&mut array);
-        *self = array.into_docbuf();
-        assert_eq!(self.start, start, "ArrayBuf replaced inside push_array");
         self.close(mark);
         result
     }

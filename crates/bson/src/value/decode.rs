@@ -1,7 +1,8 @@
 //! Decoding values from their bytes.
 
+use super::text::text_at;
 use super::{Doc, NotUtf8, Text, Value};
-use crate::raw::{RawElement, find_byte, string, u32_at};
+use crate::raw::{RawElement, string};
 use crate::{Decimal128, ObjectId, Timestamp, tag};
 
 impl<'a> RawElement<'a> {
@@ -9,37 +10,6 @@ impl<'a> RawElement<'a> {
     pub fn value(&self) -> Option<Value<'a>> {
         read_value(self.tag, self.value)
     }
-}
-
-/// The text of a value whose bytes are exactly `bytes`, and its other parts; `None` when they are corrupt and for types
-/// without text.
-#[inline]
-pub(crate) fn text_at(tag: u8, bytes: &[u8]) -> Option<Text<'_>> {
-    Some(match tag {
-        tag::STRING | tag::JAVASCRIPT | tag::SYMBOL => Text::Plain(string(bytes)?),
-        tag::REGEX => {
-            let end = find_byte(bytes, 0)?;
-            Text::Regex {
-                pattern: bytes.get(..end)?,
-                options: bytes.get(end + 1..bytes.len().checked_sub(1)?)?,
-            }
-        }
-        tag::DB_POINTER => {
-            let (ns, id) = bytes.split_at_checked(bytes.len().checked_sub(12)?)?;
-            Text::Pointer {
-                ns: string(ns)?,
-                id: ObjectId(id.try_into().ok()?),
-            }
-        }
-        tag::JAVASCRIPT_WITH_SCOPE => {
-            let code_end = u32_at(bytes, 4)?.checked_add(8)?;
-            Text::Scoped {
-                code: string(bytes.get(4..code_end)?)?,
-                scope: Doc::from_trusted(bytes.get(code_end..)?),
-            }
-        }
-        _ => return None,
-    })
 }
 
 /// Decodes a value with text other than a string.
@@ -63,7 +33,7 @@ fn read_text(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
 }
 
 /// Decodes a value whose bytes are exactly `bytes`; `None` when they are corrupt.
-pub(crate) fn read_value(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
+fn read_value(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
     Some(match tag {
         tag::DOUBLE => Value::Double(f64::from_le_bytes(bytes.try_into().ok()?)),
         tag::STRING => match std::str::from_utf8(string(bytes)?) {

@@ -3,7 +3,6 @@
 use ref_cast::{RefCastCustom, ref_cast_custom};
 
 use super::Value;
-use super::decode::read_value;
 use crate::raw::RawElement;
 use crate::{Error, ObjectId, validate};
 
@@ -119,8 +118,7 @@ impl Doc {
 
     /// The value of the first element called `key`. In an array the keys are "0", "1", …
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
-        let e = self.get_raw(key)?;
-        read_value(e.tag, e.value)
+        self.get_raw(key)?.value()
     }
 
     /// Whether there is an element called `key`.

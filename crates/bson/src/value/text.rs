@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::decode::text_at;
 use super::{Doc, Value};
+use crate::raw::{find_byte, string, u32_at};
 use crate::{ObjectId, tag};
 
 /// A value with text that is not UTF-8: a string, a symbol, code, a regular expression or a DBPointer.
@@ -35,6 +35,37 @@ pub enum Text<'a> {
     },
     /// Of code with variables.
     Scoped { code: &'a [u8], scope: &'a Doc },
+}
+
+/// The text of a value whose bytes are exactly `bytes`, and its other parts; `None` when they are corrupt and for types
+/// without text.
+#[inline]
+pub(super) fn text_at(tag: u8, bytes: &[u8]) -> Option<Text<'_>> {
+    Some(match tag {
+        tag::STRING | tag::JAVASCRIPT | tag::SYMBOL => Text::Plain(string(bytes)?),
+        tag::REGEX => {
+            let end = find_byte(bytes, 0)?;
+            Text::Regex {
+                pattern: bytes.get(..end)?,
+                options: bytes.get(end + 1..bytes.len().checked_sub(1)?)?,
+            }
+        }
+        tag::DB_POINTER => {
+            let (ns, id) = bytes.split_at_checked(bytes.len().checked_sub(12)?)?;
+            Text::Pointer {
+                ns: string(ns)?,
+                id: ObjectId(id.try_into().ok()?),
+            }
+        }
+        tag::JAVASCRIPT_WITH_SCOPE => {
+            let code_end = u32_at(bytes, 4)?.checked_add(8)?;
+            Text::Scoped {
+                code: string(bytes.get(4..code_end)?)?,
+                scope: Doc::from_trusted(bytes.get(code_end..)?),
+            }
+        }
+        _ => return None,
+    })
 }
 
 impl<'a> NotUtf8<'a> {

@@ -149,7 +149,7 @@ impl Client {
         {
             return Err(Error::Uri(format!(
                 "replicaSet={wanted}: {} is a member of {}",
-                uri.address.place(),
+                uri.address.host_and_port(),
                 reply.get_str("setName").unwrap_or("no replica set"),
             )));
         }

@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 
 use crate::backend::{Backend, Broken, Link};
 use crate::login::{Login, LoginError, log_in};
+use crate::memory_quota::{MemoryQuota, SMALL_BYTES, WAIT_MAX, keep_for_text};
 use crate::origin;
 use crate::page::{FILES, file};
-use crate::room::{Room, SMALL_BYTES, WAIT_MAX, keep_for_text};
 use crate::sessions::{AGE_MAX, Session, Sessions};
 use crate::throttle::LoginThrottle;
 use frond_http::{Body, Call, Refusal, Reply, Router, bytes, json};
@@ -59,7 +59,7 @@ pub struct Console<B: Backend> {
     anonymous: Arc<SessionOf<B>>,
     logins: Semaphore,
     throttle: Arc<LoginThrottle>,
-    room: Room,
+    memory_quota: MemoryQuota,
 }
 
 impl<B: Backend> Console<B> {
@@ -74,7 +74,7 @@ impl<B: Backend> Console<B> {
             anonymous: Arc::new(Session::new(None, None)?),
             logins: Semaphore::new(LOGINS_MAX),
             throttle,
-            room: Room::default(),
+            memory_quota: MemoryQuota::default(),
         }))
     }
 
@@ -231,7 +231,7 @@ impl<B: Backend> Console<B> {
         let length = call.header(&CONTENT_LENGTH);
         let length = length.and_then(|text| text.parse().ok());
         let length = length.unwrap_or(COMMAND_BYTES_MAX).min(COMMAND_BYTES_MAX);
-        let room = self.room.take(length, NO_ROOM).await?;
+        let memory_quota = self.memory_quota.take(length, NO_ROOM).await?;
         let command = parse_command(&call.body(COMMAND_BYTES_MAX).await?)?;
         let mut link = match session.take_link() {
             Some(link) => link,
@@ -241,15 +241,15 @@ impl<B: Backend> Console<B> {
         let sent = tokio::time::timeout(SEND_TIME_MAX, link.send(&db, &command)).await;
         sent.map_err(|_| Refusal::busy(NO_ROOM))?
             .map_err(|error| unavailable(&error))?;
-        // While the command runs, and while its reply waits for room, others have that of the request.
-        drop((command, room));
+        // While the command runs, and while its reply waits for memory, others have that of the request.
+        drop((command, memory_quota));
         let length = (link.ended().await).map_err(|error| unavailable(&error))?;
         if length > REPLY_BYTES_MAX {
             let text =
                 "the reply is too large for this page; ask for less with a limit or a projection";
             return Err(Refusal::new(StatusCode::BAD_GATEWAY, text));
         }
-        let mut room = self.room.take(length, NO_ROOM_FOR_REPLY).await?;
+        let mut memory_quota = self.memory_quota.take(length, NO_ROOM_FOR_REPLY).await?;
         let reply = (link.receive().await).map_err(|error| unavailable(&error))?;
         session.keep_link(link);
         let text = if length > SMALL_BYTES {
@@ -259,8 +259,8 @@ impl<B: Backend> Console<B> {
         } else {
             to_json(&reply, is_canonical)
         };
-        keep_for_text(&mut room, text.len());
-        let body = Body::with_room(Bytes::from(text), room);
+        keep_for_text(&mut memory_quota, text.len());
+        let body = Body::with_room(Bytes::from(text), memory_quota);
         Ok(bytes(StatusCode::OK, "application/json", body))
     }
 }

@@ -1,10 +1,11 @@
 //! Values of BSON in JavaScript, and the other way round.
 
-mod lazy;
+mod document;
 mod names;
+mod properties;
 pub mod read;
 mod types;
 pub mod write;
 
-pub use lazy::Document;
+pub use document::{Bytes, Document};
 pub use types::Types;

@@ -1,15 +1,10 @@
 //! From BSON to JavaScript.
 
-use std::rc::Rc;
-
 use frond_bson::{Doc, Value as Bson, hex};
 use rquickjs::{Array, Ctx, IntoJs, Null, Object, Result, Value};
 
-use super::lazy::Document;
+use super::document::{Bytes, Document};
 use super::types::Types;
-
-/// Bytes that documents inside of them are read from later.
-pub type Bytes = Rc<[u8]>;
 
 /// A value, which lies in `bytes` if it is a document or an array.
 pub fn value<'js>(

@@ -12,7 +12,7 @@ use rquickjs::class::Class;
 use rquickjs::object::Filter;
 use rquickjs::{Atom, Ctx, Object, Value};
 
-use super::lazy::{Document, Field};
+use super::document::{Document, Field};
 use super::types::Types;
 
 /// Objects may not nest deeper.
@@ -65,7 +65,7 @@ impl<'js> Writer<'js> {
             return Ok(OwnedValue::Double(number));
         }
         if let Some(object) = value.as_object()
-            && let Some(doc) = super::lazy::unchanged(object)
+            && let Some(doc) = super::document::unchanged(object)
         {
             check_bytes(doc.len_bytes())?;
             return Ok(OwnedValue::Document(doc));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_javascript::{JavaScript, Placement, WorkerFigures, WorkerProgram};
+use frond_javascript::{JavaScript, Placement, WorkerProgram, WorkerStats};
 use frond_query::script::{Script, ScriptEngine, ScriptSource, StoredFunctions};
 
 const MIB: usize = 1 << 20;
@@ -60,7 +60,7 @@ fn call(engine: &JavaScript, code: &str) -> Result<OwnedValue> {
     script(engine, code)?.call(Doc::empty())
 }
 
-fn figures(engine: &JavaScript) -> WorkerFigures {
+fn stats(engine: &JavaScript) -> WorkerStats {
     engine.workers().unwrap()
 }
 
@@ -78,10 +78,10 @@ fn a_worker_waits_for_the_next_request_and_remembers_nothing() {
         assert_eq!(engine.heap_granted(), 0);
     }
     // A slow machine may have taken too long to drop an engine: then its worker was replaced.
-    let figures = figures(&engine);
-    assert!((1..=3).contains(&figures.started), "{figures:?}");
-    assert!(figures.idle <= 1, "{figures:?}");
-    assert_eq!((figures.killed, figures.lost), (0, 0));
+    let stats = stats(&engine);
+    assert!((1..=3).contains(&stats.started), "{stats:?}");
+    assert!(stats.idle <= 1, "{stats:?}");
+    assert_eq!((stats.killed, stats.lost), (0, 0));
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn an_interrupted_function_ends_and_its_worker_is_replaced() {
             (error.code(), error.message()),
             (ErrorCode::Interrupted, "killed")
         );
-        assert_eq!(figures(&engine).killed, number as u64 + 1);
+        assert_eq!(stats(&engine).killed, number as u64 + 1);
         // The same request goes on.
         assert_eq!(call(&engine, "1 + 1").unwrap(), OwnedValue::Double(2.0));
     }
-    assert_eq!(figures(&engine).lost, 0);
+    assert_eq!(stats(&engine).lost, 0);
     engine.end_request();
     assert_eq!(engine.heap_granted(), 0);
 }
@@ -132,7 +132,7 @@ fn a_worker_that_ends_by_itself_is_an_error_and_is_replaced() {
     let error = (0..200).find_map(|_| keep.test(&large).err()).unwrap();
     assert_eq!(error.code(), ErrorCode::JSInterpreterFailure);
     assert!(error.message().contains("has ended"), "{error}");
-    assert_eq!(figures(&engine).lost, 1);
+    assert_eq!(stats(&engine).lost, 1);
     assert!(keep.test(&doc! {}).unwrap());
     engine.end_request();
 }
@@ -211,7 +211,7 @@ fn maps_of_many_documents_emit_all_of_them_in_their_order() {
     let refused = map.map_all(&docs, &mut |_, _| Err(Error::internal("full")));
     assert_eq!(refused.unwrap_err().message(), "full");
     map.map_all(&[], &mut |_, _| Ok(())).unwrap();
-    assert_eq!(figures(&engine).started, 1);
+    assert_eq!(stats(&engine).started, 1);
     engine.end_request();
 }
 
@@ -266,5 +266,5 @@ fn threads_of_a_request_have_workers_of_their_own() {
     });
     engine.end_request();
     assert_eq!(engine.heap_granted(), 0);
-    assert_eq!(figures(&engine).lost, 0);
+    assert_eq!(stats(&engine).lost, 0);
 }

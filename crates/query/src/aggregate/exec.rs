@@ -2,7 +2,7 @@
 
 use crate::aggregate::groups::Groups;
 use crate::aggregate::{Pipeline, Writing};
-use crate::memory::{Held, SharedMemory};
+use crate::memory::{SharedMemory, StageMemory};
 use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
 use frond_bson::{Doc, DocBuf};
@@ -53,7 +53,7 @@ impl<E: From<Error> + Send + 'static> Fault for E {}
 pub struct Docs {
     docs: std::vec::IntoIter<DocBuf>,
     /// Counts the bytes of these rows; `None` where they are not counted.
-    _held: Option<Held>,
+    _held: Option<StageMemory>,
 }
 
 impl Docs {
@@ -66,7 +66,7 @@ impl Docs {
     }
 
     /// A source of these documents, which are counted until it is dropped.
-    pub(super) fn counted(docs: Vec<DocBuf>, mut held: Held) -> Docs {
+    pub(super) fn counted(docs: Vec<DocBuf>, mut held: StageMemory) -> Docs {
         held.clear();
         held.add_always(
             docs.iter()
@@ -195,8 +195,8 @@ impl<E: Fault> ExecContext<E> {
 
 impl<E> ExecContext<E> {
     /// The memory of a stage that holds a document while it makes others of it.
-    pub(super) fn held(&self) -> Held {
-        Held::new(STAGE_MEMORY_BYTES_MAX, self.memory.as_deref())
+    pub(super) fn held(&self) -> StageMemory {
+        StageMemory::new(STAGE_MEMORY_BYTES_MAX, self.memory.as_deref())
     }
 
     /// Memory and disk space that a stage may use.

@@ -3,7 +3,7 @@
 use crate::accumulators::{self, Accumulator, Plan};
 use crate::display;
 use crate::expr::{Context, Node};
-use crate::memory::{Fit, Held};
+use crate::memory::{Fit, StageMemory};
 use crate::meta::{MetaFields, Metadata};
 use crate::spill::{Budget, Sorter};
 use frond_bson::{Collator, Doc, DocBuf, FieldFinder, OwnedValue, RawElement, Value};
@@ -150,7 +150,7 @@ pub struct Groups {
     pub(super) stage: Arc<Group>,
     pub(super) budget: Budget,
     pub(super) now_ms: i64,
-    pub(super) held: Held,
+    pub(super) held: StageMemory,
     /// The place in `states` by the key of `_id`: equal numbers of different types are one group.
     pub(super) by_key: HashMap<Vec<u8>, usize>,
     /// The same by the bytes of the field that is the `_id`: equal bytes are one group, too. Not all are here.

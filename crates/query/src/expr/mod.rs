@@ -20,7 +20,7 @@ pub use value::Val;
 
 pub(crate) use node::{FieldPath, Frame, Node};
 pub(crate) use operators::percentile::{Percentiles, number as percentile_number};
-pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
+pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path, unknown};
 
 use crate::bounds;
 use crate::environment::Environment;

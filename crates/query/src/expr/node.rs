@@ -1,11 +1,11 @@
 //! The parsed form of an expression, and its evaluation.
 
-use super::operators::{Eval, Operator};
 use super::value::Val;
 use crate::bounds;
 use crate::meta::{MetaField, MetaFields, Metadata};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, Result};
+use std::fmt;
 
 /// One node of an expression. Nesting is bounded by that of the document it was parsed from.
 #[derive(Debug)]
@@ -38,11 +38,41 @@ pub(crate) enum Node {
 }
 
 /// The custom node of an operator.
-pub(crate) trait CustomOperator: std::fmt::Debug + Send + Sync {
+pub(crate) trait CustomOperator: fmt::Debug + Send + Sync {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>>;
 
     /// The expressions inside, for finding the fields that are used.
     fn visit(&self, visit: &mut dyn FnMut(&Node));
+}
+
+/// An operator as the nodes of parsed expressions know it.
+pub(crate) struct Operator {
+    pub(crate) name: &'static str,
+    pub(crate) eval: Eval,
+}
+
+/// The function of an operator.
+#[derive(Clone, Copy)]
+pub(crate) enum Eval {
+    One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),
+    Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
+    /// Any number; of a list, those that were given. Named ones that were not given are missing.
+    Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
+    /// As `Many`, but an argument that was given and is missing is null: only one that was not given
+    /// is missing.
+    Given(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
+    /// Any number, as `Many`, of an operator that compares values: strings by the collator.
+    Collated(for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>),
+    /// Evaluates its arguments itself, as far as it needs them.
+    Lazy(for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>),
+    /// Never called: parsing gives another node.
+    Never,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// The names of a path, without the dots.

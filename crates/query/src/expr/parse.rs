@@ -1,7 +1,6 @@
 //! Reading expressions from BSON.
 
-use super::node::{FieldPath, Node};
-use super::operators::{self, Arguments, Eval, Operator};
+use super::node::{Eval, FieldPath, Node, Operator};
 use crate::environment::Environment;
 use crate::paths::is_reserved;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
@@ -11,8 +10,36 @@ use frond_error::{Error, ErrorCode, Result};
 /// no longer send it.
 pub(crate) const MISSING: Value<'static> = Value::Undefined;
 
+/// A row of the table of operators.
+pub(crate) struct Entry {
+    pub(crate) operator: Operator,
+    pub(crate) arguments: Arguments,
+}
+
+/// The form of an operator's argument.
+pub(crate) enum Arguments {
+    /// A list; one argument may be given without a list.
+    Count {
+        min: usize,
+        max: usize,
+    },
+    /// A document of named arguments.
+    Named(&'static [Named]),
+    CustomOperator(ParseSpecial),
+}
+
+/// Parses an operator's argument in its custom form.
+pub(crate) type ParseSpecial = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
+
+impl Arguments {
+    /// `max` of an operator that takes any number of arguments.
+    pub(crate) const MANY: usize = usize::MAX;
+}
+
 /// Reads expressions; knows the variables that are bound around the current place.
 pub(crate) struct Parser<'v> {
+    /// The operator of a name.
+    find: fn(&str) -> Option<&'static Entry>,
     /// Values of `let`, known before evaluation; the collator; the host of functions.
     environment: Environment<'v>,
     /// Whether this is the expression of `$redact`, which has variables of its own.
@@ -23,9 +50,13 @@ pub(crate) struct Parser<'v> {
 }
 
 impl<'v> Parser<'v> {
-    /// A parser with the variables of `let` and the collator.
-    pub(crate) fn new(environment: &Environment<'v>) -> Parser<'v> {
+    /// A parser with the variables of `let` and the collator, for the operators that `find` finds by name.
+    pub(in crate::expr) fn with_operators(
+        find: fn(&str) -> Option<&'static Entry>,
+        environment: &Environment<'v>,
+    ) -> Parser<'v> {
         Parser {
+            find,
             environment: *environment,
             redacts: false,
             bound: Vec::new(),
@@ -124,10 +155,14 @@ impl<'v> Parser<'v> {
     }
 
     fn operator(&mut self, name: &str, argument: Value<'_>) -> Result<Node> {
-        let Some(operator) = operators::find(name) else {
-            return Err(operators::unknown(name));
+        let Some(Entry {
+            operator,
+            arguments,
+        }) = (self.find)(name)
+        else {
+            return Err(unknown(name));
         };
-        match operator.arguments {
+        match *arguments {
             Arguments::CustomOperator(parse) => parse(self, operator, argument),
             Arguments::Count { min, max } => self.positional(operator, min, max, argument),
             Arguments::Named(names) => self.named(operator, names, argument),
@@ -309,6 +344,14 @@ impl<'v> Parser<'v> {
         self.bound.truncate(outer);
         Ok(result)
     }
+}
+
+/// The error for a name that is not in the table.
+pub(crate) fn unknown(name: &str) -> Error {
+    Error::new(
+        ErrorCode::InvalidPipelineOperator,
+        format!("Unrecognized expression '{name}'"),
+    )
 }
 
 /// The codes of errors in the named arguments of an operator.

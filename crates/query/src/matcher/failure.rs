@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, tag, type_name_of_code};
 
-use super::eval::{State, matches_document};
-use super::parse::{self, Context, operators_of};
-use super::{Expr, Schema};
+use super::eval::matches_document;
+use super::parse::{Context, operators_of};
+use super::state::State;
+use super::{Expr, Schema, operators};
 use crate::environment::Environment;
 use crate::paths::{LeafArrays, Path, walk};
 use crate::raw;
@@ -156,7 +157,7 @@ fn field<'f>(
                 }
                 let specified = nested(path, &regex);
                 clauses.push(Clause::Leaf(Box::new(Leaf {
-                    condition: parse::document(&specified, context)?,
+                    condition: operators::parse_document(&specified, context)?,
                     name,
                     path,
                     specified,
@@ -188,7 +189,7 @@ fn leaf<'f>(
         specified = nested(path, &specified);
     }
     let negated = matches!(name, "$ne" | "$nin") || (name == "$exists" && !argument.truthy());
-    let condition = match parse::document(&specified, context)? {
+    let condition = match operators::parse_document(&specified, context)? {
         Expr::Not(inner) if negated => *inner,
         other => other,
     };
@@ -211,7 +212,7 @@ fn implicit<'f>(
     let mut specified = DocBuf::new();
     specified.push_value(path, &value);
     Ok(Clause::Leaf(Box::new(Leaf {
-        condition: parse::document(&specified, context)?,
+        condition: operators::parse_document(&specified, context)?,
         name: operator,
         path,
         specified,

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use frond_bson::{Doc, Value};
 
-use super::eval::State;
+use super::state::State;
 use super::{BitTestKind, ElemMatch, Expr, InSet, Leaf, Op, Relation};
 use crate::paths::{Path, walk};
 use frond_error::Result;

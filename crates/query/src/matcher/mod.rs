@@ -12,6 +12,7 @@ mod matched_element;
 pub(crate) mod operators;
 mod parse;
 mod schema;
+mod state;
 
 pub use crate::pattern::{Pattern, Prefix};
 pub use canonical::{canonical, canonical_conditions, together};
@@ -37,9 +38,9 @@ use crate::geo::{GeoQuery, Near};
 use crate::paths::{LeafArrays, Path};
 use crate::required_fields::RequiredFields;
 use crate::text::{TextMatch, TextQuery, TextSpec};
-use eval::State;
 use frond_error::{Error, Result};
 use parse::Context;
+use state::State;
 
 /// A condition on a document, as a tree.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ pub enum Expr {
 #[derive(Clone, Debug)]
 pub enum Text {
     /// Not bound to a text index yet.
-    Asked(TextQuery),
+    Unbound(TextQuery),
     /// Bound to the specification of a text index.
     Bound(Arc<TextMatch>),
 }
@@ -182,8 +183,9 @@ impl Filter {
 
     /// As [`Filter::parse`], with conditions that compare strings by `collator`.
     pub fn parse_collated(filter: &Doc, collator: &Collator) -> Result<Filter> {
-        let root =
-            bounds::parsing(|| parse::document(filter, Context::without_expressions(collator)))?;
+        let root = bounds::parsing(|| {
+            operators::parse_document(filter, Context::without_expressions(collator))
+        })?;
         operators::text::check(&root)?;
         operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
@@ -192,7 +194,8 @@ impl Filter {
     /// Parses the filter document of a query, which may hold `$expr`. Fails as [`Filter::parse`], and
     /// with the codes of a wrong expression. It may also ask for what is near a point, once.
     pub fn parse_with(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
-        let root = bounds::parsing(|| parse::document(filter, Context::top(environment)))?;
+        let root =
+            bounds::parsing(|| operators::parse_document(filter, Context::top(environment)))?;
         operators::text::check(&root)?;
         operators::geo::check_query(&root)?;
         let filter = Filter { root };
@@ -207,7 +210,7 @@ impl Filter {
     /// Parses a filter inside of a pipeline, which cannot ask for what is near a point (5626500).
     /// Otherwise as [`Filter::parse_with`].
     pub fn parse_in_pipeline(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
-        let root = parse::document(filter, Context::in_pipeline(environment))?;
+        let root = operators::parse_document(filter, Context::in_pipeline(environment))?;
         operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
     }
@@ -321,7 +324,7 @@ impl Filter {
         fn bind(expr: &Expr, spec: &Arc<TextSpec>) -> Expr {
             let all = |children: &[Expr]| children.iter().map(|child| bind(child, spec)).collect();
             match expr {
-                Expr::Text(Text::Asked(query)) => {
+                Expr::Text(Text::Unbound(query)) => {
                     Expr::Text(Text::Bound(Arc::new(query.bind(spec.clone()))))
                 }
                 Expr::And(children) => Expr::And(all(children)),

@@ -1,9 +1,8 @@
-//! From a filter document to an [`Expr`] tree.
+//! The parts that the parsers of all operators share: their position in a filter, the field they stand on, conjunctions.
 
 use frond_bson::{Collator, Doc, Value};
 
-use super::operators::{self, comparison, regex};
-use super::{Expr, Leaf, Op, Relation};
+use super::{Expr, Leaf, Op};
 use crate::environment::Environment;
 use crate::paths::Path;
 use frond_error::{Error, Result};
@@ -97,47 +96,6 @@ impl Field<'_> {
     }
 }
 
-/// Parses a document of conditions on fields and of logical operators.
-pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
-    let context = context.deeper()?;
-    let mut conditions = Vec::with_capacity(filter.count());
-    for (name, value) in filter.iter() {
-        if name.starts_with('$') {
-            if is_db_ref_field(name) {
-                conditions.push(implicit(Path::new(name), value, context)?);
-            } else {
-                conditions.extend(operators::parse_document_operator(name, value, context)?);
-            }
-            continue;
-        }
-        let path = Path::new(name);
-        match operators_of(&value) {
-            Some(operators) => {
-                let field = Field {
-                    path: &path,
-                    operators,
-                    context,
-                };
-                field_operators(&field, &mut conditions)?;
-            }
-            None => conditions.push(implicit(path, value, context)?),
-        }
-    }
-    Ok(all_of(conditions))
-}
-
-/// Parses the operators of one field into conditions that must all hold.
-pub(crate) fn field_operators(field: &Field<'_>, conditions: &mut Vec<Expr>) -> Result<()> {
-    if let Some(near) = operators::geo::parse_near_field(field)? {
-        conditions.push(near);
-        return Ok(());
-    }
-    for (name, value) in field.operators.iter() {
-        conditions.extend(operators::parse_field_operator(name, value, field)?);
-    }
-    Ok(())
-}
-
 /// A conjunction. It has no conjunctions directly inside, and no wrapper around a single condition. The conditions of
 /// inner conjunctions follow the others: as in MongoDB, this decides which of equal conditions the positional operator
 /// follows.
@@ -161,15 +119,6 @@ pub(crate) fn all_of(conditions: Vec<Expr>) -> Expr {
             Expr::And(flat)
         }
     }
-}
-
-/// `field: value` without an operator: equality, or a match of a regular expression.
-fn implicit(path: Path, value: Value<'_>, context: Context<'_>) -> Result<Expr> {
-    let op = match value {
-        value if value.is_regex() => regex::compile(&value)?,
-        value => comparison::compare(Relation::Eq, value, context.collator)?,
-    };
-    Ok(Expr::Leaf(Leaf { path, op }))
 }
 
 /// The document of operators that `value` is, if it is one: its first name starts with `$`, and it

@@ -328,7 +328,7 @@ impl<'e> Parser<'e> {
             return field.insert(Rule::Computed(Arc::new(expression)));
         }
         if expr::operators::find(operator).is_none() {
-            let error = expr::operators::unknown(operator);
+            let error = expr::unknown(operator);
             return Err(match error.code() {
                 ErrorCode::InvalidPipelineOperator => {
                     Error::location(31325, format!("Unknown expression {operator}"))

@@ -1,7 +1,7 @@
 //! A buffer of documents by position, of which blocks may be spilled to disk.
 
 use super::{BLOCK_BYTES, Budget, File, put, take};
-use crate::memory::{Fit, Held};
+use crate::memory::{Fit, StageMemory};
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ pub struct SpillBuffer {
     blocks: Vec<Block>,
     len: usize,
     /// The blocks in memory, and those that are cached.
-    held: Held,
+    held: StageMemory,
     /// The first block that is in memory only.
     in_memory: usize,
     file: Option<File>,

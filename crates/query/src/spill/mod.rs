@@ -9,7 +9,7 @@ mod sorter;
 pub use buffer::SpillBuffer;
 pub use sorter::{Record, Sorted, Sorter, key_prefix};
 
-use crate::memory::{Fit, Held, SharedMemory, scarce};
+use crate::memory::{Fit, SharedMemory, StageMemory, scarce};
 use frond_error::{Error, ErrorCode, Result};
 use std::fmt::Debug;
 use std::io;
@@ -124,8 +124,8 @@ impl Budget {
     }
 
     /// The account of a holder.
-    pub fn held(&self) -> Held {
-        Held::new(self.bytes_max, self.memory.as_deref())
+    pub fn held(&self) -> StageMemory {
+        StageMemory::new(self.bytes_max, self.memory.as_deref())
     }
 
     /// The error of a holder that cannot spill: 292 beyond its own limit, 146 if other operations have the memory.

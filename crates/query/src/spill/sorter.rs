@@ -2,7 +2,7 @@
 //! disk.
 
 use super::{BLOCK_BYTES, Budget, File, Spill, put, take};
-use crate::memory::{Fit, Held};
+use crate::memory::{Fit, StageMemory};
 use frond_bson::DocBuf;
 use frond_error::Result;
 use std::cmp::{Ordering, Reverse};
@@ -123,7 +123,7 @@ pub struct Sorter<T> {
     limit: usize,
     entries: Entries<T>,
     arrivals: u64,
-    held: Held,
+    held: StageMemory,
     /// Bytes of the largest entry so far.
     largest: usize,
     runs: Runs,
@@ -439,7 +439,7 @@ struct SharedResult<T>(Mutex<Inner<T>>);
 struct Inner<T> {
     records: Records<T>,
     left: usize,
-    held: Held,
+    held: StageMemory,
     budget: Budget,
 }
 

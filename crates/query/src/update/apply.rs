@@ -36,7 +36,7 @@ pub(crate) fn apply(
         scratch: Vec::with_capacity(64),
         prefixed: Vec::new(),
     };
-    if !rewriter.fields_of_document(fields, scope.root, 0, Way::ROOT)? {
+    if !rewriter.fields_of_document(fields, scope.root, 0, FieldTrail::ROOT)? {
         return Ok(None);
     }
     rewriter.copy_to(source.len());
@@ -63,20 +63,20 @@ struct Rewriter<'a> {
 
 /// Where the walk is: the name of a field and the way to what it is in, for messages.
 #[derive(Clone, Copy)]
-struct Way<'w> {
-    above: Option<&'w Way<'w>>,
+struct FieldTrail<'w> {
+    above: Option<&'w FieldTrail<'w>>,
     name: &'w str,
 }
 
-impl Way<'_> {
-    const ROOT: &'static Way<'static> = &Way {
+impl FieldTrail<'_> {
+    const ROOT: &'static FieldTrail<'static> = &FieldTrail {
         above: None,
         name: "",
     };
 
     /// The way to a field of what is here.
-    fn to<'w>(&'w self, name: &'w str) -> Way<'w> {
-        Way {
+    fn to<'w>(&'w self, name: &'w str) -> FieldTrail<'w> {
+        FieldTrail {
             above: Some(self),
             name,
         }
@@ -125,7 +125,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Applies a node to an existing element. True if it changed.
-    fn existing(&mut self, node: &Node, place: Location<'a>, way: &Way<'_>) -> Result<bool> {
+    fn existing(&mut self, node: &Node, place: Location<'a>, way: &FieldTrail<'_>) -> Result<bool> {
         match node {
             Node::Leaf(leaf) => self.leaf(leaf, place, way),
             Node::Fields(fields) => match place.element.value() {
@@ -166,7 +166,7 @@ impl<'a> Rewriter<'a> {
         )
     }
 
-    fn leaf(&mut self, leaf: &Leaf, place: Location<'a>, way: &Way<'_>) -> Result<bool> {
+    fn leaf(&mut self, leaf: &Leaf, place: Location<'a>, way: &FieldTrail<'_>) -> Result<bool> {
         let element = place.element;
         let target = Target {
             scope: self.scope,
@@ -213,7 +213,7 @@ impl<'a> Rewriter<'a> {
         fields: &Fields,
         doc: &'a Doc,
         base: usize,
-        way: &Way<'_>,
+        way: &FieldTrail<'_>,
     ) -> Result<bool> {
         let fields = &*self.resolve_positional(fields, way)?;
         let out_start = self.position(base);
@@ -278,7 +278,7 @@ impl<'a> Rewriter<'a> {
         fields: &Fields,
         array: &'a Doc,
         place: Location<'a>,
-        way: &Way<'_>,
+        way: &FieldTrail<'_>,
     ) -> Result<bool> {
         let fields = &*self.resolve_positional(fields, way)?;
         let mut wanted: Vec<(usize, &str, &Node)> = Vec::with_capacity(fields.children().len());
@@ -356,7 +356,7 @@ impl<'a> Rewriter<'a> {
         elements: &Elements,
         array: &'a Doc,
         place: Location<'a>,
-        way: &Way<'_>,
+        way: &FieldTrail<'_>,
     ) -> Result<bool> {
         let base = place.base + place.element.value_start;
         let end = base + array.as_bytes().len();
@@ -391,7 +391,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Adds a missing field at the end of the result. False if its operators leave it missing.
-    fn create(&mut self, name: &str, node: &Node, way: &Way<'_>) -> Result<bool> {
+    fn create(&mut self, name: &str, node: &Node, way: &FieldTrail<'_>) -> Result<bool> {
         match node {
             Node::Leaf(leaf) => {
                 let target = Target {
@@ -430,7 +430,11 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The fields with `$` resolved to the index that the query matched. Error 2 if it matched none.
-    fn resolve_positional<'f>(&self, fields: &'f Fields, way: &Way<'_>) -> Result<Cow<'f, Fields>> {
+    fn resolve_positional<'f>(
+        &self,
+        fields: &'f Fields,
+        way: &FieldTrail<'_>,
+    ) -> Result<Cow<'f, Fields>> {
         if fields.positional.is_none() {
             return Ok(Cow::Borrowed(fields));
         }
@@ -440,7 +444,7 @@ impl<'a> Rewriter<'a> {
 }
 
 /// The error of an operator that creates nothing, but finds a value in its way.
-fn no_way(rest: &str, element: &Element<'_>, way: &Way<'_>) -> Error {
+fn no_way(rest: &str, element: &Element<'_>, way: &FieldTrail<'_>) -> Error {
     let rest = rest.trim_end_matches('.');
     let part = rest.split('.').next().unwrap_or_default();
     Error::new(
@@ -453,7 +457,7 @@ fn no_way(rest: &str, element: &Element<'_>, way: &Way<'_>) -> Error {
     )
 }
 
-fn must_exist(way: &Way<'_>) -> Error {
+fn must_exist(way: &FieldTrail<'_>) -> Error {
     Error::bad_value(format!(
         "The path '{}' must exist in the document in order to apply array updates.",
         way.path()

@@ -65,9 +65,9 @@ impl Stored {
 
     /// Those of now, read within the limits of a command.
     pub fn within(store: &DocumentStore, limits: &OpContext) -> Stored {
-        let moment = store.snapshot_reads();
+        let point_in_time = store.snapshot_reads();
         Stored {
-            store: store.at(&moment),
+            store: store.at(&point_in_time),
             limits: limits.clone(),
         }
     }

@@ -6,7 +6,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
 use crate::context::Context;
-use crate::log::Component;
+use crate::observability::log::Component;
 
 /// Adds the mechanisms of the user `database.name` to the reply of a `hello`. A user who does not exist looks like one
 /// with credentials for all mechanisms, and so does one whose document cannot be read; mongod omits the field, which tells that there is no such user.

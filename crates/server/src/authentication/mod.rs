@@ -28,8 +28,8 @@ use crate::access::{User, restrictions_allow};
 use crate::arguments::Arguments;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::context::Context;
-use crate::log::Component;
 use crate::logins::Attempt;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// Characters of the name of a user, and of the reason of a failure, that the log shows.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 
 use super::every;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of the checks whether one is due.
@@ -17,14 +17,14 @@ const TICK: Duration = Duration::from_secs(1);
 pub async fn write_checkpoints(server: Arc<Server>) {
     let (mut last, mut commits) = (Instant::now(), 0);
     every(&server, TICK, || {
-        let seconds = server.upkeep.checkpoint_secs.load(Relaxed);
+        let seconds = server.maintenance.checkpoint_secs.load(Relaxed);
         if seconds == 0 || last.elapsed() < Duration::from_secs(seconds) {
             return;
         }
         last = Instant::now();
         let now = server.store.engine_stats().commits;
         // While fsync holds its lock, the data files stay as they are.
-        if now == commits || server.upkeep.fsync_lock.count() > 0 {
+        if now == commits || server.maintenance.fsync_lock.count() > 0 {
             return;
         }
         commits = now;

@@ -7,7 +7,7 @@ use frond_bson::doc;
 use frond_store::DiskSpace;
 
 use super::every;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of the checks.
@@ -24,9 +24,9 @@ pub async fn watch_disk_space(server: Arc<Server>) {
     let mut watch = Watch::default();
     let mut look = || {
         if let Some(now) = server.store.disk_space()
-            && let Some(news) = watch.news(&now, Instant::now())
+            && let Some(transition) = watch.transition(&now, Instant::now())
         {
-            tell(&server, news, &now);
+            log_transition(&server, transition, &now);
         }
     };
     look();
@@ -35,7 +35,7 @@ pub async fn watch_disk_space(server: Arc<Server>) {
 
 /// A log line about the free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum Transition {
     Low,
     Enough,
 }
@@ -50,22 +50,22 @@ struct Watch {
 }
 
 impl Watch {
-    fn news(&mut self, now: &DiskSpace, at: Instant) -> Option<News> {
+    fn transition(&mut self, now: &DiskSpace, at: Instant) -> Option<Transition> {
         let was_low = now.times_low > self.times_low;
         self.times_low = now.times_low;
         if was_low || now.low_since.is_some() {
             self.enough_since = None;
-            return (!std::mem::replace(&mut self.is_low, true)).then_some(News::Low);
+            return (!std::mem::replace(&mut self.is_low, true)).then_some(Transition::Low);
         }
         if !self.is_low || at.duration_since(*self.enough_since.get_or_insert(at)) < CALM {
             return None;
         }
         self.is_low = false;
-        Some(News::Enough)
+        Some(Transition::Enough)
     }
 }
 
-fn tell(server: &Server, news: News, now: &DiskSpace) {
+fn log_transition(server: &Server, transition: Transition, now: &DiskSpace) {
     let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let attributes = doc! {
         "availableBytes": bytes(now.available_bytes),
@@ -73,15 +73,15 @@ fn tell(server: &Server, news: News, now: &DiskSpace) {
         "totalBytes": bytes(now.total_bytes),
         "refusedWrites": bytes(now.refused),
     };
-    match news {
-        News::Low => server.log.warning(
+    match transition {
+        Transition::Low => server.log.warning(
             Component::Storage,
             9_100_003,
             "DiskSpaceMonitor",
             "The disk is nearly full: writes get OutOfDiskSpace until there is room again; reads, deletes and drops go on",
             &attributes,
         ),
-        News::Enough => server.log.info(
+        Transition::Enough => server.log.info(
             Component::Storage,
             9_100_004,
             "DiskSpaceMonitor",
@@ -109,9 +109,9 @@ mod tests {
                 times_low: u64::from(step.min(20).div_ceil(2)),
                 ..DiskSpace::default()
             };
-            told.extend(watch.news(&now, start + PERIOD * step));
+            told.extend(watch.transition(&now, start + PERIOD * step));
         }
-        assert_eq!(told, [News::Low, News::Enough]);
+        assert_eq!(told, [Transition::Low, Transition::Enough]);
     }
 
     #[test]
@@ -122,9 +122,12 @@ mod tests {
             ..DiskSpace::default()
         };
         let start = Instant::now();
-        assert_eq!(watch.news(&now, start), Some(News::Low));
-        assert_eq!(watch.news(&now, start + PERIOD), None);
-        assert_eq!(watch.news(&now, start + PERIOD * 2), None);
-        assert_eq!(watch.news(&now, start + PERIOD + CALM), Some(News::Enough));
+        assert_eq!(watch.transition(&now, start), Some(Transition::Low));
+        assert_eq!(watch.transition(&now, start + PERIOD), None);
+        assert_eq!(watch.transition(&now, start + PERIOD * 2), None);
+        assert_eq!(
+            watch.transition(&now, start + PERIOD + CALM),
+            Some(Transition::Enough)
+        );
     }
 }

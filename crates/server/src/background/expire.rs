@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::unless_stopped;
-use crate::sessions::Doom;
+use crate::sessions::AbortReason;
 use crate::state::Server;
 use crate::transactions::abort_soon;
 
@@ -31,10 +31,10 @@ pub async fn expire(server: Arc<Server>) {
             server.clients.sessions.expire(now, &server.store)
         });
         for open in expired {
-            abort_soon(&server, &open, Doom::Killed);
+            abort_soon(&server, &open, AbortReason::Killed);
         }
         if let Some(set) = &server.set.replication {
-            set.moments.expire(now, false);
+            set.read_timestamps.expire(now, false);
         }
         // If it fails, the next tick tries again and reports it.
         let _ = tokio::task::block_in_place(|| server.store.cluster_time().reserve_ahead());

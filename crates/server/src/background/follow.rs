@@ -10,9 +10,9 @@ use frond_client::Error;
 use frond_store::Follower;
 
 use crate::internal_collections::find_one;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::replication::Replication;
-use crate::standby::{Phase, Problem, Source, Standby, entries};
+use crate::standby::{FollowError, Phase, Source, Standby, entries};
 use crate::state::Server;
 
 /// Replies of the primary that wait to be applied, each of 16 MiB at most.
@@ -97,10 +97,12 @@ fn read_all(server: &Server, standby: &Standby, hand_on: &SyncSender<Read>) {
         standby.wait_applied(PAUSE_MAX, || standby.phase().is_final());
         match ended {
             Ok(()) => return,
-            Err(Problem::Stale(error)) => return stop(server, standby, Phase::Stale, &error),
-            Err(Problem::Diverged(error)) => return stop(server, standby, Phase::Diverged, &error),
-            Err(Problem::Passing(Error::Stopped)) => return,
-            Err(Problem::Passing(error)) => {
+            Err(FollowError::Stale(error)) => return stop(server, standby, Phase::Stale, &error),
+            Err(FollowError::Diverged(error)) => {
+                return stop(server, standby, Phase::Diverged, &error);
+            }
+            Err(FollowError::Passing(Error::Stopped)) => return,
+            Err(FollowError::Passing(error)) => {
                 standby.set_phase(Phase::Connecting);
                 let error = error.to_string();
                 if standby.note_error(&error) {
@@ -131,8 +133,8 @@ fn last_entry(server: &Server) -> frond_error::Result<DocBuf> {
     Ok(own.unwrap_or_default())
 }
 
-fn refused(text: impl Into<String>) -> Problem {
-    Problem::Passing(Error::Settings(text.into()))
+fn refused(text: impl Into<String>) -> FollowError {
+    FollowError::Passing(Error::Settings(text.into()))
 }
 
 /// Reads from one connection until it is lost, or the standby is to stop.
@@ -140,7 +142,7 @@ fn read_from(
     server: &Server,
     standby: &Standby,
     hand_on: &SyncSender<Read>,
-) -> Result<(), Problem> {
+) -> Result<(), FollowError> {
     let Some(set) = &server.set.replication else {
         return Ok(());
     };
@@ -211,7 +213,7 @@ fn read_from(
 }
 
 /// Takes over the configuration of the primary.
-fn learn(set: &Replication, source: &mut Source) -> Result<(), Problem> {
+fn learn(set: &Replication, source: &mut Source) -> Result<(), FollowError> {
     let config = source.config()?;
     set.learn(&config)
         .map_err(|error| refused(format!("the configuration of the primary: {error}")))

@@ -6,9 +6,9 @@ use std::time::Duration;
 use frond_bson::doc;
 
 use super::unless_stopped;
-use crate::clock::now_ms;
-use crate::figures::sample;
-use crate::log::Component;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
+use crate::observability::metric_samples::sample;
 use crate::state::Server;
 
 /// Time between two samples.

@@ -8,7 +8,7 @@ use frond_error::{Error, ErrorCode};
 use frond_store::OpContext;
 
 use super::Job;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of the checks whether the thread is to end, and the checks between two searches for builds.
@@ -36,7 +36,7 @@ pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
 }
 
 fn resume(server: &Server, limits: &OpContext) {
-    let writing = server.upkeep.fsync_lock.write(|| {
+    let writing = server.maintenance.fsync_lock.write(|| {
         if Job::is_interrupted(limits) {
             Err(Error::new(ErrorCode::Interrupted, "the server stops"))
         } else {

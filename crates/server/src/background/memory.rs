@@ -15,8 +15,8 @@ use frond_store::DocumentStore;
 
 use super::unless_stopped;
 use crate::cursors::Released;
-use crate::log::Component;
-use crate::sessions::{Doom, Open};
+use crate::observability::log::Component;
+use crate::sessions::{AbortReason, Open};
 use crate::state::Server;
 use crate::transactions::abort_idle;
 
@@ -81,7 +81,7 @@ impl Need {
 /// One pass over the idle cursors, the longest idle first.
 fn release(server: &Server) {
     if let Some(set) = &server.set.replication {
-        set.moments.expire(Instant::now(), true);
+        set.read_timestamps.expire(Instant::now(), true);
     }
     let (mut moved, mut closed) = (0u64, 0u64);
     // State that cannot go to disk, such as groups.
@@ -170,7 +170,7 @@ fn release_transactions(server: &Server) {
         return;
     };
     let bytes = oldest.transaction.bytes();
-    if abort_idle(server, oldest, Doom::Memory) {
+    if abort_idle(server, oldest, AbortReason::Memory) {
         server.log.warning(
             Component::Transaction,
             9_100_020,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 
 use super::every;
-use crate::clock::now_ms;
-use crate::log::Component;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 /// The interval of checks of the size.
@@ -15,15 +15,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Removes what is beyond the settings until the server stops.
 pub async fn trim_oplog(server: Arc<Server>) {
-    let mut upkeep = Upkeep::new(Instant::now());
+    let mut maintenance = TrimState::new(Instant::now());
     every(&server, PERIOD, || {
         // While fsync holds its lock, nothing is removed.
-        let writing = server.upkeep.fsync_lock.try_write();
+        let writing = server.maintenance.fsync_lock.try_write();
         if writing.is_some() && server.store.oplog().is_on() {
             tokio::task::block_in_place(|| {
                 // Of several servers over one keyspace one removes for all.
                 if server.store.leads("oplog").unwrap_or(false) {
-                    upkeep.step(&server, Instant::now());
+                    maintenance.step(&server, Instant::now());
                 }
             });
         }
@@ -32,16 +32,16 @@ pub async fn trim_oplog(server: Arc<Server>) {
 }
 
 /// The state between two steps.
-struct Upkeep {
+struct TrimState {
     /// When pre-images were looked at.
     pre_images_at: Instant,
     /// Whether the last step failed, so that a failure is told once.
     is_failing: bool,
 }
 
-impl Upkeep {
-    fn new(now: Instant) -> Upkeep {
-        Upkeep {
+impl TrimState {
+    fn new(now: Instant) -> TrimState {
+        TrimState {
             pre_images_at: now,
             is_failing: false,
         }
@@ -52,7 +52,7 @@ impl Upkeep {
         let mut done = trim(server);
         if done.is_ok()
             && now.saturating_duration_since(self.pre_images_at)
-                >= server.upkeep.oplog.pre_image_period()
+                >= server.maintenance.oplog.pre_image_period()
         {
             self.pre_images_at = now;
             done = expire_pre_images(server);
@@ -79,7 +79,7 @@ fn trim(server: &Server) -> frond_store::Result<()> {
         if server.store.oplog().trim(now_ms())?.entries == 0 {
             break;
         }
-        server.upkeep.oplog.truncations.record(began.elapsed());
+        server.maintenance.oplog.truncations.record(began.elapsed());
     }
     Ok(())
 }
@@ -92,13 +92,17 @@ fn expire_pre_images(server: &Server) -> frond_store::Result<()> {
     for limit in [None].into_iter().chain(seconds.map(Some)) {
         while !server.is_stopping() {
             let (removed, more) = server.store.oplog().expire_pre_images(limit, now_ms())?;
-            server.upkeep.oplog.pre_images_removed.add(removed);
+            server.maintenance.oplog.pre_images_removed.add(removed);
             if !more {
                 break;
             }
         }
     }
-    server.upkeep.oplog.pre_image_passes.record(began.elapsed());
+    server
+        .maintenance
+        .oplog
+        .pre_image_passes
+        .record(began.elapsed());
     Ok(())
 }
 
@@ -136,23 +140,23 @@ mod tests {
         let oplog = server.server.store.oplog().clone();
         let (first, size) = (oplog.first(), oplog.size_bytes());
         assert!(size > 2 << 20, "{size}");
-        let mut upkeep = Upkeep::new(Instant::now());
+        let mut maintenance = TrimState::new(Instant::now());
         let young = frond_store::OplogSettings {
             min_retention_hours: 1.0,
             ..oplog.settings()
         };
         oplog.resize(young).unwrap();
-        upkeep.step(&server.server, Instant::now());
+        maintenance.step(&server.server, Instant::now());
         assert_eq!(oplog.first(), first);
         let old = frond_store::OplogSettings {
             min_retention_hours: 0.0,
             ..young
         };
         oplog.resize(old).unwrap();
-        upkeep.step(&server.server, Instant::now());
+        maintenance.step(&server.server, Instant::now());
         assert!(oplog.first() > first);
         assert!(oplog.size_bytes() < 2 << 20, "{}", oplog.size_bytes());
-        assert!(!upkeep.is_failing);
+        assert!(!maintenance.is_failing);
         let truncation = status(&mut server, "oplogTruncation");
         assert!(truncation.get_i64("truncateCount").unwrap() > 0);
     }
@@ -170,9 +174,9 @@ mod tests {
             doc! {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"a": 1}}, "multi": true}]};
         server.run("test", update);
         let begin = Instant::now();
-        let mut upkeep = Upkeep::new(begin);
+        let mut maintenance = TrimState::new(begin);
         // Without a limit they stay as long as their entries.
-        upkeep.step(&server.server, begin + Duration::from_secs(11));
+        maintenance.step(&server.server, begin + Duration::from_secs(11));
         let images = status(&mut server, "changeStreamPreImages");
         let job = images.get_doc("purgingJob").unwrap();
         assert_eq!(job.get_i64("totalPass"), Some(1));
@@ -180,7 +184,7 @@ mod tests {
         let expiry = doc! {"preAndPostImages": {"expireAfterSeconds": 1}};
         let set = doc! {"setClusterParameter": {"changeStreamOptions": &expiry}};
         server.run("admin", set);
-        upkeep.step(&server.server, begin + Duration::from_secs(12));
+        maintenance.step(&server.server, begin + Duration::from_secs(12));
         let images = status(&mut server, "changeStreamPreImages");
         assert_eq!(images.get_i64("expireAfterSeconds"), Some(1));
         let job = images.get_doc("purgingJob").unwrap();
@@ -189,7 +193,7 @@ mod tests {
         let mut now = begin + Duration::from_secs(12);
         wait_until("purged images", || {
             now += Duration::from_secs(10);
-            upkeep.step(&server.server, now);
+            maintenance.step(&server.server, now);
             let images = status(&mut server, "changeStreamPreImages");
             let job = images.get_doc("purgingJob").unwrap();
             job.get_i64("docsDeleted") == Some(5)

@@ -12,7 +12,7 @@ pub async fn write_profiles(server: Arc<Server>) {
         let is_last = !unless_stopped(&mut stop, server.records.profiler.wait()).await;
         tokio::task::block_in_place(|| {
             // While fsync holds its lock, records wait.
-            let writing = server.upkeep.fsync_lock.try_write();
+            let writing = server.maintenance.fsync_lock.try_write();
             if is_last || writing.is_some() {
                 server.records.profiler.flush(&server.store);
             }

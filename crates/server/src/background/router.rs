@@ -6,7 +6,7 @@ use std::time::Duration;
 use frond_bson::doc;
 
 use super::every;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::sharding;
 use crate::state::Server;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 
 use super::every;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::state::Server;
 use crate::transactions::abort_expired;
 

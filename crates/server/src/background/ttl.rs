@@ -6,8 +6,8 @@ use frond_bson::doc;
 use frond_store::OpContext;
 
 use super::Job;
-use crate::clock::now_ms;
-use crate::log::Component;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
 use crate::state::Server;
 
 pub struct Monitor {
@@ -25,8 +25,8 @@ impl Monitor {
         let job = Job::start("frond-ttl", move |limits| {
             while !Job::is_interrupted(limits) {
                 // On a standby documents expire as its primary says.
-                let is_due =
-                    watched.upkeep.ttl.sleep(&limits.killed) && watched.upkeep.ttl.is_enabled();
+                let is_due = watched.maintenance.ttl.sleep(&limits.killed)
+                    && watched.maintenance.ttl.is_enabled();
                 // Of several servers over one keyspace one deletes for all.
                 let leads = is_due && watched.store.leads("ttl").unwrap_or(false);
                 if leads && !watched.store.is_following() {
@@ -43,7 +43,7 @@ impl Monitor {
     /// Stops it, also in the middle of a pass.
     pub fn stop(self) {
         self.job.interrupt();
-        self.server.upkeep.ttl.wake();
+        self.server.maintenance.ttl.wake();
         self.job.join();
     }
 }
@@ -51,18 +51,18 @@ impl Monitor {
 /// One pass over all indexes.
 fn pass(server: &Server, limits: &OpContext) {
     // While fsync holds its lock, documents stay.
-    let Some(_writing) = server.upkeep.fsync_lock.try_write() else {
+    let Some(_writing) = server.maintenance.fsync_lock.try_write() else {
         return;
     };
     let done = server.store.delete_expired(now_ms(), limits);
-    server.upkeep.ttl.deleted.add(done.deleted);
+    server.maintenance.ttl.deleted.add(done.deleted);
     if let Some(set) = &server.set.replication
         && done.deleted > 0
     {
         // The entries of the deletes are in the oplog already.
         set.wrote(None);
     }
-    server.upkeep.ttl.passes.add(1);
+    server.maintenance.ttl.passes.add(1);
     server.metrics.documents_deleted.add(done.deleted);
     for (ns, index, error) in done.failed {
         let attributes = doc! {
@@ -118,7 +118,7 @@ mod tests {
         let left = server.batch(&reply, "firstBatch");
         let ids: Vec<i64> = left.iter().filter_map(|doc| doc.get_i64("_id")).collect();
         assert_eq!(ids, [2, 4, 5, 6, 7, 8]);
-        assert_eq!(server.server.upkeep.ttl.deleted.get(), 2);
+        assert_eq!(server.server.maintenance.ttl.deleted.get(), 2);
         let status = server.run("admin", doc! {"serverStatus": 1});
         let ttl = status.get_doc("metrics").unwrap().get_doc("ttl").unwrap();
         assert_eq!(ttl.get_i64("deletedDocuments"), Some(2));

@@ -30,7 +30,7 @@ use frond_error::{Error, Result};
 
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
-use crate::metrics::{Class, Op};
+use crate::observability::metrics::{Class, Op};
 use crate::outcome::{Outcome, Wait};
 use frond_runtime::{AdmissionClass, Work};
 

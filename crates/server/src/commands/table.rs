@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::commands::spec::InTransactions;
-    use crate::metrics::Class;
+    use crate::observability::metrics::Class;
     use crate::testing::TestServer;
 
     #[test]

@@ -10,9 +10,9 @@ use frond_store::offline::{FormatVersion, format_version};
 use rustix::fs::Access;
 
 use super::finding::Finding;
-use crate::lock_file::{LockError, LockFile};
+use crate::host::lock_file::{LockError, LockFile};
+use crate::observability::startup_warnings;
 use crate::settings::{Settings, SettingsError, resolve};
-use crate::startup_warnings;
 use crate::tls::Tls;
 
 /// Whether the settings can be used, and what they warn of.

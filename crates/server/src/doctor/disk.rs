@@ -1,4 +1,4 @@
-//! The file system of the data directory: its type, how it is mounted, its room, its speed.
+//! The file system of the data directory: its type, how it is mounted, its free space, its speed.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use frond_store::default_disk_reserve;
 use super::finding::{Finding, size};
 use super::host::Host;
 use super::speed::Speed;
-use crate::startup_warnings;
+use crate::observability::startup_warnings;
 
 const AREA: &str = "file system";
 
@@ -141,22 +141,22 @@ pub fn file_system(host: &Host, directory: &Path, magic: Option<u64>) -> Vec<Fin
     found
 }
 
-/// The room of a file system.
+/// The space of a file system.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Room {
+pub struct FileSystemSpace {
     /// Its size in bytes.
     pub total: u64,
-    /// The room for processes other than those of root.
+    /// The space for processes other than those of root.
     pub available: u64,
     /// Inodes that are free, and all; zero for file systems without a fixed number.
     pub inodes: (u64, u64),
 }
 
-impl Room {
+impl FileSystemSpace {
     /// Asks the file system that holds a directory.
-    pub fn of_directory(directory: &Path) -> Option<Room> {
+    pub fn of_directory(directory: &Path) -> Option<FileSystemSpace> {
         let stat = rustix::fs::statvfs(directory).ok()?;
-        Some(Room {
+        Some(FileSystemSpace {
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
             available: stat.f_bavail.saturating_mul(stat.f_frsize),
             inodes: (stat.f_favail, stat.f_files),
@@ -165,23 +165,23 @@ impl Room {
 }
 
 /// Free space, beside the reserve that the server keeps; none means the default.
-pub fn room(room: Room, reserve: Option<u64>) -> Vec<Finding> {
+pub fn free_space(free_space: FileSystemSpace, reserve: Option<u64>) -> Vec<Finding> {
     const AREA: &str = "free space";
-    let reserve = reserve.unwrap_or_else(|| default_disk_reserve(room.total));
+    let reserve = reserve.unwrap_or_else(|| default_disk_reserve(free_space.total));
     let what = format!(
         "{} of {}, of which the server reserves {} for deletes",
-        size(room.available),
-        size(room.total),
+        size(free_space.available),
+        size(free_space.total),
         size(reserve)
     );
     let mut found = Vec::new();
-    found.push(if room.available <= reserve {
+    found.push(if free_space.available <= reserve {
         Finding::problem(
             AREA,
             what,
             "the server refuses to write: free some space, or take a larger file system",
         )
-    } else if room.available < room.total / 10 || room.available < 3 * reserve {
+    } else if free_space.available < free_space.total / 10 || free_space.available < 3 * reserve {
         Finding::warning(
             AREA,
             what,
@@ -190,7 +190,7 @@ pub fn room(room: Room, reserve: Option<u64>) -> Vec<Finding> {
     } else {
         Finding::good(AREA, what)
     });
-    let (free, all) = room.inodes;
+    let (free, all) = free_space.inodes;
     if all > 0 && free < INODES_MIN {
         found.push(Finding::warning(
             AREA,
@@ -325,15 +325,15 @@ not a mount
     }
 
     #[test]
-    fn room_beside_the_reserve() {
+    fn space_beside_the_reserve() {
         const GIB: u64 = 1 << 30;
         let level = |available, reserve, inodes| {
-            let given = Room {
+            let given = FileSystemSpace {
                 total: 100 * GIB,
                 available,
                 inodes,
             };
-            room(given, reserve).last().unwrap().level
+            free_space(given, reserve).last().unwrap().level
         };
         assert_eq!(level(50 * GIB, None, (0, 0)), Level::Good);
         assert_eq!(level(9 * GIB, None, (0, 0)), Level::Warning);

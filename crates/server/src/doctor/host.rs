@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::finding::{Finding, size};
-use crate::memory::{client_bytes, default_cache, group_limit};
-use crate::{proc, startup_warnings};
+use crate::host::memory::{client_bytes, default_cache, group_limit};
+use crate::host::proc;
+use crate::observability::startup_warnings;
 
 /// The least limit of processes of one user that the server's threads need.
 const PROCESSES_MIN: u64 = 4096;

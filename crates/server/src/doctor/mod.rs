@@ -12,12 +12,12 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use self::disk::Room;
+use self::disk::FileSystemSpace;
 use self::finding::{Finding, Level, Report, size};
 use self::host::{ClockWatch, Host};
+use crate::observability::startup_warnings::file_system_of;
 use crate::parameters;
 use crate::settings::{Settings, SettingsError};
-use crate::startup_warnings::file_system_of;
 
 /// The test of the speed leaves at least so much room.
 const SPARE_BYTES: u64 = 256 << 20;
@@ -131,23 +131,23 @@ fn examine(
     report.extend(host::kernel(host));
     report.extend(host::memory(host, settings.cache_bytes));
     report.extend(disk::file_system(host, path, file_system_of(path)));
-    let room = Room::of_directory(path);
-    if let Some(room) = room {
-        report.extend(disk::room(room, settings.disk_reserve_bytes));
+    let space = FileSystemSpace::of_directory(path);
+    if let Some(space) = space {
+        report.extend(disk::free_space(space, settings.disk_reserve_bytes));
     }
-    if with_speed && let Some(room) = room {
-        report.extend(disk_speed(path, room, settings.disk_reserve_bytes));
+    if with_speed && let Some(space) = space {
+        report.extend(disk_speed(path, space, settings.disk_reserve_bytes));
     }
     report.extend(host::clock(host, host::timedatectl().as_deref()));
     report.extend(watch.end(directory::newest_file(path)));
     report
 }
 
-fn disk_speed(path: &Path, room: Room, reserve: Option<u64>) -> Vec<Finding> {
+fn disk_speed(path: &Path, space: FileSystemSpace, reserve: Option<u64>) -> Vec<Finding> {
     const AREA: &str = "disk speed";
-    let reserve = reserve.unwrap_or_else(|| frond_store::default_disk_reserve(room.total));
+    let reserve = reserve.unwrap_or_else(|| frond_store::default_disk_reserve(space.total));
     let needed = reserve + speed::FILE_BYTES + SPARE_BYTES;
-    if room.available < needed {
+    if space.available < needed {
         let what = format!("not tested: that needs {} of free space", size(needed));
         return vec![Finding::note(AREA, what, "")];
     }

@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::routes;
-use crate::log::Component;
 use crate::net::listen::{AddressError, Addresses};
 use crate::net::serve::stopped;
+use crate::observability::log::Component;
 use crate::settings::TlsMode;
 use crate::state::Server;
 use crate::tls::Tls;

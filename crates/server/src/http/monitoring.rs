@@ -14,7 +14,7 @@ use frond_error::Result;
 use frond_http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use frond_http::{Call, Refusal, Reply, Router, StatusCode};
 use frond_store::{CollectionKind, Namespace};
-use frond_telemetry::{CONTENT_TYPE, CollectionFigures, IndexFigures, Report, render};
+use frond_telemetry::{CONTENT_TYPE, CollectionStats, IndexStats, Report, render};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -193,7 +193,7 @@ fn gather(server: &Server) -> Result<Report> {
                 continue;
             }
             let ns = Namespace::new(&name, &collection.name)?;
-            report.collections.extend(figures(server, &ns));
+            report.collections.extend(collection_stats(server, &ns));
         }
         let stats = db_stats::describe(server, &name, 1)?;
         report.databases.push((name, stats));
@@ -202,19 +202,19 @@ fn gather(server: &Server) -> Result<Report> {
 }
 
 /// The figures of a collection; none if it was dropped meanwhile.
-fn figures(server: &Server, ns: &Namespace) -> Option<CollectionFigures> {
+fn collection_stats(server: &Server, ns: &Namespace) -> Option<CollectionStats> {
     let stats = server.store.collection_stats(ns).ok()?;
     let usage = server.store.index_usage(ns).ok()?;
     let indexes = usage.iter().map(|index| {
         let accesses = index
             .get_doc("accesses")
             .and_then(|uses| uses.get_i64("ops"));
-        IndexFigures {
+        IndexStats {
             name: index.get_str("name").unwrap_or_default().to_string(),
             accesses: u64::try_from(accesses.unwrap_or(0)).unwrap_or(0),
         }
     });
-    Some(CollectionFigures {
+    Some(CollectionStats {
         database: ns.db().to_string(),
         collection: ns.coll().to_string(),
         storage: coll_stats::describe(ns.as_str(), &stats, 1),

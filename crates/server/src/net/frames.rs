@@ -57,9 +57,9 @@ pub struct Frames {
     arrived: frond_wire::Frames,
     /// The part of [`LARGE_BYTES`] that is this buffer.
     large: usize,
-    room: Arc<MemoryQuota>,
+    quota: Arc<MemoryQuota>,
     /// Memory for the message that arrives or is handled, if it is not small.
-    grant: Option<Permit>,
+    permit: Option<Permit>,
     /// When the rest of that message must have arrived, if others need the room.
     due: Option<Instant>,
     /// Set when the client has closed the connection.
@@ -102,12 +102,12 @@ impl Drop for Frames {
 impl Frames {
     /// Messages that take their memory from a room. `gone` is set when the client has closed the connection, by an event
     /// that polls the task.
-    pub fn new(room: Arc<MemoryQuota>, gone: Arc<AtomicBool>) -> Frames {
+    pub fn new(quota: Arc<MemoryQuota>, gone: Arc<AtomicBool>) -> Frames {
         Frames {
             arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
             large: 0,
-            room,
-            grant: None,
+            quota,
+            permit: None,
             due: None,
             gone,
             idle: IdleTimer::default(),
@@ -119,14 +119,14 @@ impl Frames {
         loop {
             let is_whole = self.arrived.message().map_err(Ended::Malformed)?.is_some();
             let memory = self.arrived.memory().unwrap_or(0);
-            if memory > READ_BYTES && self.grant.is_none() {
+            if memory > READ_BYTES && self.permit.is_none() {
                 // The rest stays in the socket, and the client waits.
-                self.grant = Some(match self.room.try_acquire(memory) {
-                    Some(grant) => grant,
+                self.permit = Some(match self.quota.try_acquire(memory) {
+                    Some(permit) => permit,
                     None => tokio::select! {
                         biased;
                         () = self.closed() => return Err(Ended::Closed),
-                        grant = self.room.wait(memory) => grant,
+                        permit = self.quota.wait(memory) => permit,
                     },
                 });
                 let length = self.arrived.length().ok().flatten().unwrap_or(0);
@@ -186,7 +186,7 @@ impl Frames {
     /// Takes back a message that is handled.
     pub fn finish(&mut self, message: Message) {
         self.arrived.recycle(message);
-        self.grant = None;
+        self.permit = None;
         if self.arrived.is_empty() && !self.may_keep() {
             self.arrived.free();
         }
@@ -228,14 +228,14 @@ impl Frames {
                     stream.read(self.arrived.room(IDLE_BYTES)).await
                 }
             }
-        } else if self.grant.is_none() {
+        } else if self.permit.is_none() {
             stream.read(self.arrived.room(READ_BYTES)).await
         } else {
             let read = stream.read(self.arrived.room(READ_BYTES));
             let read = tokio::time::timeout(STALLED, read).await;
             // A byte now and then is not enough.
             let is_late = read.is_err() || self.due.is_some_and(|due| Instant::now() > due);
-            if is_late && self.room.is_short() {
+            if is_late && self.quota.is_short() {
                 return Err(Ended::Stalled);
             }
             match read {
@@ -265,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    fn room() -> Arc<MemoryQuota> {
+    fn quota() -> Arc<MemoryQuota> {
         let memory = MemoryBudget::for_clients(100 << 20);
         MemoryQuota::new(&memory, MemoryUse::Requests, 64 << 20)
     }
@@ -293,7 +293,7 @@ mod tests {
                     far.write_all(bytes).await.unwrap();
                 }
             });
-            let mut frames = Frames::new(room(), Arc::default());
+            let mut frames = Frames::new(quota(), Arc::default());
             for message in &messages {
                 let next = frames.next(&mut near).await.unwrap();
                 assert_eq!(next.bytes(), message);
@@ -321,7 +321,7 @@ mod tests {
             };
             let (mut near, mut far) = tokio::io::duplex(1024);
             far.write_all(&header.to_bytes()).await.unwrap();
-            match Frames::new(room(), Arc::default()).next(&mut near).await {
+            match Frames::new(quota(), Arc::default()).next(&mut near).await {
                 Err(Ended::Malformed(error)) => assert_eq!(error, expected),
                 other => panic!("{other:?}"),
             }
@@ -332,12 +332,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_is_gone_waits_for_no_room() {
         let large = |flags| msg(1, 0, flags, &[EMPTY, &vec![0; 1 << 20]].concat());
-        let room = room();
-        let _all = room.try_acquire(room.bytes()).unwrap();
+        let quota = quota();
+        let _all = quota.try_acquire(quota.bytes()).unwrap();
         for (flags, is_closed) in [(Flags::NONE, true), (Flags::MORE_TO_COME, false)] {
             let (mut near, mut far) = tokio::io::duplex(4 << 20);
             far.write_all(&large(flags)).await.unwrap();
-            let mut frames = Frames::new(room.clone(), Arc::new(AtomicBool::new(true)));
+            let mut frames = Frames::new(quota.clone(), Arc::new(AtomicBool::new(true)));
             let next = tokio::time::timeout(Duration::from_secs(9), frames.next(&mut near)).await;
             assert_eq!(
                 matches!(next, Ok(Err(Ended::Closed))),
@@ -351,7 +351,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_upload_does_not_keep_room_that_others_need() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = MemoryQuota::new(&memory, MemoryUse::Requests, 1 << 20);
+        let quota = MemoryQuota::new(&memory, MemoryUse::Requests, 1 << 20);
         let (mut near, mut far) = tokio::io::duplex(4 << 20);
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 800 << 10]].concat());
         let sender = tokio::spawn(async move {
@@ -362,10 +362,10 @@ mod tests {
                 tokio::time::sleep(STALLED / 2).await;
             }
         });
-        let mut frames = Frames::new(room.clone(), Arc::default());
+        let mut frames = Frames::new(quota.clone(), Arc::default());
         let alone = tokio::time::timeout(Duration::from_secs(600), frames.next(&mut near)).await;
         assert!(alone.is_err(), "nobody else needs the room");
-        let other = tokio::time::timeout(Duration::from_secs(60), room.wait(800 << 10));
+        let other = tokio::time::timeout(Duration::from_secs(60), quota.wait(800 << 10));
         let (ended, other) = tokio::join!(
             async {
                 let ended = frames.next(&mut near).await;
@@ -389,7 +389,7 @@ mod tests {
             opcode: 2013,
         };
         far.write_all(&header.to_bytes()).await.unwrap();
-        let mut frames = Frames::new(room(), Arc::default());
+        let mut frames = Frames::new(quota(), Arc::default());
         let wait = tokio::time::timeout(Duration::from_secs(60), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(
@@ -410,7 +410,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_gives_its_buffer_back() {
         let (mut near, mut far) = tokio::io::duplex(4 << 20);
-        let mut frames = Frames::new(room(), Arc::default());
+        let mut frames = Frames::new(quota(), Arc::default());
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 2 << 20]].concat());
         far.write_all(&large).await.unwrap();
         let message = frames.next(&mut near).await.unwrap();

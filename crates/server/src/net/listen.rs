@@ -13,10 +13,10 @@ use frond_bson::doc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
 
 use crate::connection::Peer;
-use crate::file_handles::{SpareHandle, is_out_of_handles};
-use crate::log::Component;
+use crate::host::file_handles::{SpareHandle, is_out_of_handles};
 use crate::net::secure::serve_tcp;
 use crate::net::serve::serve;
+use crate::observability::log::Component;
 use crate::state::Server;
 use frond_runtime::Socket;
 

@@ -20,8 +20,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::connection::{Connection, Peer};
-use crate::log::{Component, Severity};
 use crate::net::serve::{OpenConnection, converse, stopped};
+use crate::observability::log::{Component, Severity};
 use crate::settings::TlsMode;
 use crate::state::Server;
 use crate::tls::Tls;

@@ -17,9 +17,9 @@ use zeroize::Zeroize;
 use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
-use crate::log::{Component, Severity};
 use crate::memory_quota::{MemoryQuota, STALLED};
 use crate::net::frames::{Ended, Frames};
+use crate::observability::log::{Component, Severity};
 use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,
@@ -419,9 +419,9 @@ where
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
             yield_to_queued_tasks().await;
-            self.send(&reply, handled.grant.is_some()).await?;
+            self.send(&reply, handled.permit.is_some()).await?;
         }
-        drop(handled.grant);
+        drop(handled.permit);
         // Failed logins close a connection only where logins are required.
         let login = &mut self.client.state.login;
         let closes =
@@ -434,15 +434,15 @@ where
     }
 
     /// Sends a reply. A client that does not read must not delay the shutdown.
-    async fn send(&mut self, reply: &[u8], is_granted: bool) -> Result<(), End> {
-        let room = &self.client.server.execution.quotas.replies;
+    async fn send(&mut self, reply: &[u8], has_permit: bool) -> Result<(), End> {
+        let quota = &self.client.server.execution.quotas.replies;
         let shutdown = async {
             stopped(&mut self.stop).await;
             tokio::time::sleep(LAST_REPLY_MAX).await;
         };
         tokio::select! {
             biased;
-            sent = send(self.stream, reply, room, is_granted) => sent.map_err(Some),
+            sent = send(self.stream, reply, quota, has_permit) => sent.map_err(Some),
             () = shutdown => Err(None),
         }
     }
@@ -453,8 +453,8 @@ where
 async fn send<S: AsyncWrite + Unpin>(
     stream: &mut S,
     reply: &[u8],
-    room: &MemoryQuota,
-    is_granted: bool,
+    quota: &MemoryQuota,
+    has_permit: bool,
 ) -> Result<(), Ended> {
     let mut rest = reply;
     let mut counted = None;
@@ -462,13 +462,13 @@ async fn send<S: AsyncWrite + Unpin>(
         let step = match poll_fn(|cx| Poll::Ready(poll_send(stream, &mut rest, cx))).await {
             Poll::Ready(step) => step,
             Poll::Pending => {
-                if !is_granted {
-                    counted.get_or_insert_with(|| room.count(reply.len()));
+                if !has_permit {
+                    counted.get_or_insert_with(|| quota.count(reply.len()));
                 }
                 let step = poll_fn(|cx| poll_send(stream, &mut rest, cx));
                 match tokio::time::timeout(STALLED, step).await {
                     Ok(step) => step,
-                    Err(_) if room.is_short() => return Err(Ended::Stalled),
+                    Err(_) if quota.is_short() => return Err(Ended::Stalled),
                     Err(_) => continue,
                 }
             }
@@ -525,11 +525,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_at_all_has_stalled() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
+        let quota = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (mut near, _far) = tokio::io::duplex(1);
         near.write_all(&[0]).await.unwrap();
         let reply = vec![0; 2 << 20];
-        let sent = tokio::time::timeout(4 * STALLED, send(&mut near, &reply, &room, false));
+        let sent = tokio::time::timeout(4 * STALLED, send(&mut near, &reply, &quota, false));
         assert!(matches!(sent.await, Ok(Err(Ended::Stalled))));
         assert_eq!(memory.used(MemoryUse::Replies), 0);
     }
@@ -537,10 +537,10 @@ mod tests {
     #[tokio::test]
     async fn a_reply_is_flushed() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
+        let quota = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (near, mut far) = tokio::io::duplex(64);
         let mut near = BufWriter::new(near);
-        send(&mut near, b"reply", &room, false).await.unwrap();
+        send(&mut near, b"reply", &quota, false).await.unwrap();
         let mut read = [0; 5];
         far.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"reply");

@@ -13,7 +13,7 @@ use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::Peer;
-use crate::file_handles::HandleLimit;
+use crate::host::file_handles::HandleLimit;
 use crate::net::serve::serve;
 use crate::sessions::SessionId;
 use crate::testing::{HookedDisk, PATIENCE, TestServer, wait_for, wait_until};

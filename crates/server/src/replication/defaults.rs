@@ -5,7 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 use parking_lot::RwLock;
 
-use crate::clock::now_ms;
+use crate::host::clock::now_ms;
 use crate::internal_collections::{find_one, replace_one};
 
 /// Where they are stored.

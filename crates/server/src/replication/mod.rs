@@ -19,12 +19,12 @@ use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use crate::clock::now_ms;
+use crate::host::clock::now_ms;
 use crate::internal_collections::{find_one, replace_one};
 
 pub use config::Config;
 pub use defaults::Defaults;
-pub use read_timestamps::Moments;
+pub use read_timestamps::ReadTimestamps;
 pub use standby::stored_name;
 
 /// Where the configuration is stored.
@@ -104,7 +104,7 @@ pub struct Replication {
     /// The default read and write concern.
     pub defaults: Defaults,
     /// The times of snapshot reads.
-    pub moments: Moments,
+    pub read_timestamps: ReadTimestamps,
     /// The time of the last write.
     written: AtomicU64,
     store: DocumentStore,
@@ -150,7 +150,7 @@ impl Replication {
             name: name.to_owned(),
             default_host,
             defaults: Defaults::load(store)?,
-            moments: Moments::default(),
+            read_timestamps: ReadTimestamps::default(),
             written: AtomicU64::new(store.cluster_time().last().to_u64()),
             store: store.clone(),
             member: RwLock::new(None),
@@ -362,9 +362,9 @@ impl Replication {
         after: Option<Timestamp>,
     ) -> Result<(SnapshotReads, Timestamp)> {
         if self.is_standby() {
-            return self.moments.of_standby(&self.store, at);
+            return self.read_timestamps.of_standby(&self.store, at);
         }
-        if let Some(found) = self.moments.of_cluster(&self.store, at)? {
+        if let Some(found) = self.read_timestamps.of_cluster(&self.store, at)? {
             return Ok(found);
         }
         // An entry is there before the reply of its write, and some writes have no entries.
@@ -373,9 +373,9 @@ impl Replication {
             replied.max(self.store.oplog().last())
         };
         match at {
-            Some(time) => Ok((self.moments.at(&self.store, written, time)?, time)),
+            Some(time) => Ok((self.read_timestamps.at(&self.store, written, time)?, time)),
             None => self
-                .moments
+                .read_timestamps
                 .now(&self.store, written, after.unwrap_or_default()),
         }
     }

@@ -25,7 +25,7 @@ const SETTLED_LOOK: Duration = Duration::from_millis(20);
 const WINDOW_SECONDS: u64 = 300;
 
 /// A moment, and the times at which it was the state of the store.
-struct Kept {
+struct KeptSnapshot {
     reads: SnapshotReads,
     /// The time of the last write before it.
     written: Timestamp,
@@ -33,27 +33,27 @@ struct Kept {
 }
 
 /// The moments of a server, by the time that was given out for them.
-pub struct Moments {
-    kept: Mutex<BTreeMap<Timestamp, Kept>>,
+pub struct ReadTimestamps {
+    kept: Mutex<BTreeMap<Timestamp, KeptSnapshot>>,
     window_seconds: AtomicU64,
 }
 
-impl Default for Moments {
-    fn default() -> Moments {
-        Moments {
+impl Default for ReadTimestamps {
+    fn default() -> ReadTimestamps {
+        ReadTimestamps {
             kept: Mutex::default(),
             window_seconds: AtomicU64::new(WINDOW_SECONDS),
         }
     }
 }
 
-impl Moments {
+impl ReadTimestamps {
     /// The lifetime of a moment.
     pub fn window(&self) -> Duration {
         Duration::from_secs(self.window_seconds.load(Ordering::Relaxed))
     }
 
-    /// Changes [`Moments::window`].
+    /// Changes [`ReadTimestamps::window`].
     pub fn set_window_seconds(&self, seconds: u64) {
         self.window_seconds.store(seconds, Ordering::Relaxed);
     }
@@ -211,12 +211,12 @@ impl Moments {
 }
 
 fn insert(
-    kept: &mut BTreeMap<Timestamp, Kept>,
+    kept: &mut BTreeMap<Timestamp, KeptSnapshot>,
     time: Timestamp,
     written: Timestamp,
     reads: &SnapshotReads,
 ) {
-    let moment = Kept {
+    let moment = KeptSnapshot {
         reads: reads.clone(),
         written,
         taken: Instant::now(),

@@ -8,7 +8,7 @@ use frond_error::Result;
 use frond_store::DocumentStore;
 
 use super::{Config, Member, Replication};
-use crate::clock::now_ms;
+use crate::host::clock::now_ms;
 
 /// The name that stands for the cluster where a set's is needed.
 const NAME: &str = "tikv";

@@ -306,17 +306,17 @@ async fn moments_are_kept_for_a_while() {
             .replication
             .as_ref()
             .unwrap()
-            .moments
+            .read_timestamps
             .count()
     };
     let set = server.server.set.replication.as_ref().unwrap();
     assert_eq!(kept(), 256);
-    set.moments.expire(Instant::now(), true);
+    set.read_timestamps.expire(Instant::now(), true);
     assert_eq!(kept(), 1);
-    set.moments
+    set.read_timestamps
         .expire(Instant::now() + Duration::from_secs(299), false);
     assert_eq!(kept(), 1);
-    set.moments
+    set.read_timestamps
         .expire(Instant::now() + Duration::from_secs(301), false);
     assert_eq!(kept(), 0);
     let parameter = "minSnapshotHistoryWindowInSeconds";

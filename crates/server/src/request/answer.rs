@@ -28,7 +28,7 @@ pub struct Answer {
     /// The request holds a secret, and has to be overwritten.
     pub has_secrets: bool,
     /// Memory for the reply, to be held until it is sent.
-    pub grant: Option<Permit>,
+    pub permit: Option<Permit>,
 }
 
 impl Answer {

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::connection::Connection;
 use crate::errors::{of_wire, write_error};
 use crate::limits::MESSAGE_BYTES_BEFORE_LOGIN;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::operation::Exhaust;
 use crate::state::Server;
 
@@ -180,7 +180,7 @@ fn answered(
             flags,
             answer.reply.into_vec(),
         )),
-        grant: answer.grant,
+        permit: answer.permit,
         again: answer.more_to_come,
         ..handled
     }

@@ -10,7 +10,7 @@ use crate::authorization::{Caller, Needs, Requested};
 use crate::client::Client;
 use crate::commands::requires_login;
 use crate::connection::{short_command, without_secrets};
-use crate::log::Component;
+use crate::observability::log::Component;
 
 /// The caller of a command, with the user as of the last check.
 pub fn caller(client: &Client<'_>) -> Caller {

@@ -9,7 +9,7 @@ use crate::memory_quota::Permit;
 pub struct Handled {
     pub reply: Option<Vec<u8>>,
     /// Memory for the reply, which is held until it is sent.
-    pub grant: Option<Permit>,
+    pub permit: Option<Permit>,
     /// Wait this long before sending them.
     pub wait: Option<Duration>,
     /// Handle the same message again after sending: another reply of an exhaust command.

@@ -4,7 +4,7 @@ use frond_bson::{Doc, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{DocIter, Flags, Header, Msg, OpCode, peek_flags};
 
-use crate::commands::aggregate::{Reach, reach};
+use crate::commands::aggregate::{PipelineNeeds, reach};
 use crate::commands::{Command, Spec, find};
 use frond_runtime::AdmissionClass;
 
@@ -122,9 +122,9 @@ fn admission(known: &Known, body: &Doc) -> Option<AdmissionClass> {
             }
         }
         "aggregate" => match body.get_array("pipeline").map(reach) {
-            Some(Reach::Written) => Some(AdmissionClass::Write),
-            Some(Reach::Memory) => None,
-            Some(Reach::Read) | None => admission,
+            Some(PipelineNeeds::Written) => Some(AdmissionClass::Write),
+            Some(PipelineNeeds::Memory) => None,
+            Some(PipelineNeeds::Read) | None => admission,
         },
         _ => admission,
     }

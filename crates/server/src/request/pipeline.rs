@@ -332,11 +332,11 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         self.operation.permits.ticket = held;
         set_held(held);
         let executor = &self.client.server.execution.executor;
-        let mut figures = self.operation.figures.take();
-        let outcome = watch(&mut figures, || {
+        let mut op_stats = self.operation.op_stats.take();
+        let outcome = watch(&mut op_stats, || {
             executor.run(self.known.spec.work, || self.call(after))
         });
-        self.operation.figures = figures;
+        self.operation.op_stats = op_stats;
         let step = match outcome {
             Ok(Outcome::Wait(wait)) => {
                 self.waiting_cursor = wait.cursor();
@@ -370,7 +370,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let limits = Limits::new(client.connection, operation);
         let mut context = limits.with_limit(shared.time_limit);
         let needs = gate::check(client, caller, known, request)?;
-        let (mut statement, mut moment, mut noting) = (None, None, None);
+        let (mut statement, mut point_in_time, mut noting) = (None, None, None);
         if after.is_none() {
             if shared.help {
                 return Ok(Outcome::Reply(doc! {"help": known.spec.doc}));
@@ -383,7 +383,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             context.rules = rules(server, request)?;
             statement = begin_statement(client, shared, &context)?;
             if statement.is_none() {
-                moment = shared.moment(server)?;
+                point_in_time = shared.point_in_time(server)?;
             }
             if server.set.replication.is_some() && server.store.oplog().is_on() && request.writes()
             {
@@ -419,7 +419,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             session: shared.session,
             txn_number: shared.txn_number,
             statement,
-            moment,
+            point_in_time,
             write_concern: shared.write_concern,
             limits: context,
             max_time: shared.max_time,
@@ -501,7 +501,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         answer.close = close;
         answer.wait = wait;
         answer.has_secrets = operation.has_secrets;
-        answer.grant = operation.permits.reply.take();
+        answer.permit = operation.permits.reply.take();
         answer
     }
 }
@@ -695,7 +695,7 @@ fn waits_for_unlock(request: &Request<'_>) -> bool {
 fn begin_write<'s>(cx: &Context<'s>) -> Result<RwLockReadGuard<'s, ()>> {
     let mut waits = false;
     let server = cx.server;
-    let begun = server.upkeep.fsync_lock.write(|| {
+    let begun = server.maintenance.fsync_lock.write(|| {
         if !waits {
             waits = true;
             cx.connection.running.lock().waits_for = Some(fsync_lock::WAIT);

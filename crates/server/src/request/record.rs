@@ -10,15 +10,15 @@ use frond_store::UsedPlan;
 use super::parse::{Known, Request};
 use super::secrets::secrets;
 use crate::client::Client;
-use crate::clock::now_ms;
-use crate::cpu;
 use crate::errors::is_refusal;
-use crate::log::{Component, Severity};
-use crate::metrics::{Class, Op};
-use crate::op_record::{Changed, OpRecord, Waited};
+use crate::host::clock::now_ms;
+use crate::host::cpu;
+use crate::observability::log::{Component, Severity};
+use crate::observability::metrics::{Class, Op};
+use crate::observability::op_record::{Changed, OpRecord, Waited};
+use crate::observability::profiler::Profiler;
+use crate::observability::query_stats;
 use crate::operation::Operation;
-use crate::profiler::Profiler;
-use crate::query_stats;
 use frond_runtime::Work;
 
 /// Bytes of `ok: 1.0`, which a reply gets at its end.
@@ -141,18 +141,20 @@ pub fn prepare(
     let now = Instant::now();
     operation.profiling = server.records.profiler.recorded(request.db);
     operation.cpu_at_begin = Some(cpu::at_begin(now, operation.profile_level()));
-    let figures = operation.figures.get_or_insert_default();
-    figures.shown.get_or_insert_with(|| connection.plan.clone());
+    let op_stats = operation.op_stats.get_or_insert_default();
+    op_stats
+        .shown
+        .get_or_insert_with(|| connection.plan.clone());
     if let Some(level) = &operation.profiling
         && let Some(from) = Profiler::stats_from(level, operation.started, server.slow_operation())
     {
         let filter = request.body.get_doc("filter");
         let filter = filter.or_else(|| request.body.get_doc("query"));
-        figures.want_exec_stats(from, filter, request.body.get_doc("sort"));
+        op_stats.want_exec_stats(from, filter, request.body.get_doc("sort"));
     }
     if server.records.profiler.is_pending()
         && reads_profile(request, known)
-        && let Some(_writing) = server.upkeep.fsync_lock.try_write()
+        && let Some(_writing) = server.maintenance.fsync_lock.try_write()
     {
         server.records.profiler.flush(&server.store);
     }
@@ -207,7 +209,7 @@ pub fn end(
         commit: connection.commit_waits.take(),
         ..operation.waited
     };
-    let mut figures = operation.figures.take().unwrap_or_default();
+    let mut op_stats = operation.op_stats.take().unwrap_or_default();
     let cpu_at_begin = operation.cpu_at_begin.take();
     let cpu_before = operation.cpu;
     let cpu = || {
@@ -220,12 +222,12 @@ pub fn end(
             is_first: new_shape.is_some(),
             took,
             cpu: cpu(),
-            figures: &figures,
+            op_stats: &op_stats,
         };
         server.records.query_stats.record(hash, new_shape, &reply);
     }
     let is_refused = matches!(outcome, Err(failure) if failure.code() == ErrorCode::Unauthorized);
-    server.metrics.add_figures(&figures);
+    server.metrics.add_stats(&op_stats);
     let is_slow = took >= server.slow_operation();
     let level = operation.profiling.take();
     let filter = level.as_ref().and_then(|level| level.filter.as_ref());
@@ -247,7 +249,7 @@ pub fn end(
         ""
     };
     server.metrics.record(namespace, spec.op, spec.class, took);
-    let scans = figures.plan.as_ref().map(UsedPlan::is_collection_scan);
+    let scans = op_stats.plan.as_ref().map(UsedPlan::is_collection_scan);
     if scans == Some(true) && spec.op == Op::Query {
         let is_tail =
             known.name() == "find" && request.body.get("tailable").is_some_and(|on| on.truthy());
@@ -259,8 +261,8 @@ pub fn end(
     running.forget_long_command();
     drop(running);
     let Some((namespace, command)) = described else {
-        figures.clear();
-        client.state.spare_figures = Some(figures);
+        op_stats.clear();
+        client.state.spare_figures = Some(op_stats);
         return;
     };
     let reply = outcome.unwrap_or(Doc::empty());
@@ -274,7 +276,7 @@ pub fn end(
         originating: operation.originating.take(),
         cursor: cursor.filter(|id| *id != 0),
         exhausted: cursor == Some(0),
-        figures: *figures,
+        op_stats: *op_stats,
         returns: cursor.is_some(),
         changed: changed(known.name(), reply),
         reply_bytes: reply.len_bytes() + OK_BYTES,

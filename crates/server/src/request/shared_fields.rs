@@ -12,11 +12,11 @@ use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
 use crate::commands::Spec;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
-use crate::context::{Moment, unsupported_option};
+use crate::context::{PointInTimeStore, unsupported_option};
 use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
-use crate::transactions::Asked;
+use crate::transactions::TransactionRequest;
 use frond_runtime::AdmissionClass;
 
 /// The arguments that all commands share.
@@ -26,7 +26,7 @@ pub struct SharedFields {
     /// `txnNumber`
     pub txn_number: Option<i64>,
     /// The transaction that the command is a statement of.
-    pub transaction: Option<Asked>,
+    pub transaction: Option<TransactionRequest>,
     /// `writeConcern`
     pub write_concern: WriteConcern,
     /// `readConcern`
@@ -48,114 +48,135 @@ impl SharedFields {
         caller: &Caller,
     ) -> Result<SharedFields> {
         let (spec, name) = (known.spec, known.name());
-        if request.db != "$external" || !spec.on_external {
-            check_database_name(request.db)?;
-        }
-        if spec.admin_only && request.db != "admin" {
-            return Err(Error::new(
-                ErrorCode::Unauthorized,
-                format!("{name} may only be run against the admin database."),
-            ));
-        }
+        check_database(spec, name, request)?;
         let args = Arguments::new(name, request.body);
-        let mut common = SharedFields {
-            session: None,
-            txn_number: None,
-            transaction: None,
-            write_concern: WriteConcern::DEFAULT,
-            read_concern: ReadConcern::default(),
-            max_time: None,
-            time_limit: None,
-            help: false,
-        };
-        let member = server.set.replication.as_ref().and_then(|set| set.member());
+        let mut read = ReadFields::read(server, spec, request, caller, &args)?;
+        let replication = server.set.replication.as_ref();
+        let member = replication.and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
-        let mut write_concern = None;
-        let mut fields = Fields::default();
-        let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
-        let mut names = request
-            .body
-            .first()
-            .map_or(0, |(name, _)| name_bit(name.as_bytes()));
-        for (at, (field, value)) in request.body.iter().enumerate().skip(1) {
-            let mut known = true;
+        let in_transaction = read.transaction.autocommit.is_some();
+        let read_concern = match read.transaction.read_concern {
+            Some(concern) => {
+                let place = ReadPlace {
+                    command: name,
+                    replicated: set.is_some(),
+                    in_transaction,
+                };
+                ReadConcern::parse(concern, place)?
+            }
+            None => ReadConcern::default(),
+        };
+        let parse = |concern: &Doc| {
+            let parsed = WriteConcern::parse(concern, server.settings.journal, set);
+            match replication {
+                Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
+                _ => parsed,
+            }
+        };
+        let write_concern = match (read.write_concern, replication) {
+            (Some(concern), _) => parse(concern)?,
+            (None, Some(replication))
+                if set.is_some()
+                    && spec.writes
+                    && !request.legacy
+                    && (!in_transaction || name == "commitTransaction") =>
+            {
+                replication.defaults.with_write_concern(parse)?
+            }
+            _ => WriteConcern::DEFAULT,
+        };
+        let mut fields = SharedFields {
+            session: read.session,
+            txn_number: read.transaction.number,
+            transaction: None,
+            write_concern,
+            read_concern,
+            max_time: read.max_time,
+            time_limit: read.max_time.filter(|_| !spec.max_time_is_wait),
+            help: read.help,
+        };
+        if let Some(replication) = replication {
+            if member.is_none() {
+                check_without_member(server, request, spec)?;
+            } else if replication.is_standby() {
+                check_on_standby(server, request, spec, in_transaction)?;
+            }
+            fields.check_times(replication)?;
+        }
+        let api = read.api;
+        check_api(name, spec, api.version, api.is_strict, api.has_details)?;
+        read.transaction.has_session = fields.session.is_some();
+        fields.transaction = read.transaction.check(name, spec, request)?;
+        Ok(fields)
+    }
+}
+
+/// Refuses names that no database can have, and commands that run against another database.
+fn check_database(spec: &Spec, name: &str, request: &Request<'_>) -> Result<()> {
+    if request.db != "$external" || !spec.on_external {
+        check_database_name(request.db)?;
+    }
+    if spec.admin_only && request.db != "admin" {
+        return Err(Error::new(
+            ErrorCode::Unauthorized,
+            format!("{name} may only be run against the admin database."),
+        ));
+    }
+    Ok(())
+}
+
+/// The fields as the request has them, before they are checked together.
+#[derive(Default)]
+struct ReadFields<'a> {
+    session: Option<SessionId>,
+    transaction: Fields<'a>,
+    /// `None` also if it is empty.
+    write_concern: Option<&'a Doc>,
+    max_time: Option<Duration>,
+    help: bool,
+    api: ApiFields<'a>,
+}
+
+/// `apiVersion`, `apiStrict` and `apiDeprecationErrors`.
+#[derive(Clone, Copy, Default)]
+struct ApiFields<'a> {
+    version: Option<&'a str>,
+    is_strict: bool,
+    /// Whether one of the other two is there.
+    has_details: bool,
+}
+
+impl<'a> ReadFields<'a> {
+    /// Reads the fields one by one. Fails for those that neither all commands nor this one has, and for repeated ones.
+    fn read(
+        server: &Server,
+        spec: &Spec,
+        request: &Request<'a>,
+        caller: &Caller,
+        args: &Arguments<'a>,
+    ) -> Result<ReadFields<'a>> {
+        let mut read = ReadFields::default();
+        let mut body = request.body.iter().enumerate();
+        let first = body.next();
+        let mut names = first.map_or(0, |(_, (name, _))| name_bit(name.as_bytes()));
+        for (at, (field, value)) in body {
             let bit = name_bit(field.as_bytes());
             let may_be_there = names & bit != 0;
             names |= bit;
-            match field {
-                "$db" | "comment" => {}
-                "$clusterTime" => {
-                    if let Some(set) = &server.set.replication
-                        && let Some(time) = args.doc_field(field)?
-                    {
-                        // Others cannot have a time that this server did not tell them.
-                        let advances = caller.may(&Needs::cluster(Action::AdvanceClusterTime));
-                        set.gossip(time, advances)?;
-                    }
-                }
-                "lsid" => {
-                    if let Some(lsid) = args.doc_field("lsid")? {
-                        let session = SessionId::parse(lsid)?;
-                        // A client that is not logged in has no sessions.
-                        if !caller.is_checked() || caller.user().is_some() {
-                            let session = caller.session(session, Action::Impersonate)?;
-                            common.session = Some(session);
-                        }
-                    }
-                }
-                "txnNumber" => match value {
-                    Value::Int64(n) => fields.number = Some(n),
-                    Value::Null | Value::Undefined => {}
-                    other => return Err(args.wrong_type(field, &other, "type 'long'")),
-                },
-                "autocommit" => fields.autocommit = args.bool(field)?,
-                "startTransaction" => fields.start = args.bool(field)?,
-                "$readPreference" => check_read_preference(&args)?,
-                "$queryOptions" => {
-                    args.doc_field(field)?;
-                }
-                "readConcern" => fields.read_concern = args.doc_field(field)?,
-                "writeConcern" => {
-                    if let Some(concern) = args.doc_field(field)? {
-                        if !spec.writes && !spec.has_field(field) {
-                            return Err(Error::new(
-                                ErrorCode::InvalidOptions,
-                                format!("Command {name} does not support writeConcern"),
-                            ));
-                        }
-                        fields.has_write_concern = true;
-                        write_concern = Some(concern).filter(|concern| !concern.is_empty());
-                    }
-                }
-                "maxTimeMS" => common.max_time = parse_max_time(field, &value)?,
-                "apiVersion" => api_version = args.str(field)?,
-                "apiStrict" => {
-                    let strict = args.bool(field)?;
-                    api_strict = strict.unwrap_or(false);
-                    api_details |= strict.is_some();
-                }
-                "apiDeprecationErrors" => api_details |= args.bool(field)?.is_some(),
-                "help" if !spec.has_field("help") => {
-                    common.help = value.truthy();
-                }
-                _ => known = false,
-            }
-            if !known && !spec.takes_any_field && !spec.has_field(field) {
+            let is_shared = read.field(server, spec, caller, args, field, &value)?;
+            if !is_shared && !spec.takes_any_field && !spec.has_field(field) {
                 if !spec.unsupported_fields.contains(&field) {
                     return Err(args.unknown(field));
                 }
                 if !declines(&value) {
-                    return Err(unsupported_option(name, field));
+                    return Err(unsupported_option(args.owner(), field));
                 }
             }
-            if !spec.takes_any_field
-                && may_be_there
-                && request
-                    .body
-                    .iter()
-                    .take(at)
-                    .any(|(other, _)| other == field)
-            {
+            let is_earlier = || {
+                let mut before = request.body.iter().take(at);
+                before.any(|(other, _)| other == field)
+            };
+            if !spec.takes_any_field && may_be_there && is_earlier() {
                 return Err(args.duplicate(field));
             }
         }
@@ -164,46 +185,75 @@ impl SharedFields {
                 return Err(args.unknown(field));
             }
         }
-        let in_transaction = fields.autocommit.is_some();
-        if let Some(concern) = fields.read_concern {
-            let place = ReadPlace {
-                command: name,
-                replicated: set.is_some(),
-                in_transaction,
-            };
-            common.read_concern = ReadConcern::parse(concern, place)?;
-        }
-        let parse = |concern: &Doc| {
-            let parsed = WriteConcern::parse(concern, server.settings.journal, set);
-            match &server.set.replication {
-                Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
-                _ => parsed,
+        Ok(read)
+    }
+
+    /// Reads one field. False if it is not one that all commands share.
+    fn field(
+        &mut self,
+        server: &Server,
+        spec: &Spec,
+        caller: &Caller,
+        args: &Arguments<'a>,
+        field: &str,
+        value: &Value<'_>,
+    ) -> Result<bool> {
+        match field {
+            "$db" | "comment" => {}
+            "$clusterTime" => {
+                if let Some(set) = &server.set.replication
+                    && let Some(time) = args.doc_field(field)?
+                {
+                    // Others cannot have a time that this server did not give them.
+                    let advances = caller.may(&Needs::cluster(Action::AdvanceClusterTime));
+                    set.gossip(time, advances)?;
+                }
             }
-        };
-        if let Some(concern) = write_concern {
-            common.write_concern = parse(concern)?;
-        } else if let Some(replication) = &server.set.replication
-            && set.is_some()
-            && spec.writes
-            && !request.legacy
-            && (!in_transaction || name == "commitTransaction")
-        {
-            common.write_concern = replication.defaults.with_write_concern(parse)?;
-        }
-        if let Some(replication) = &server.set.replication {
-            if member.is_none() {
-                check_without_member(server, request, spec)?;
-            } else if replication.is_standby() {
-                check_on_standby(server, request, spec, in_transaction)?;
+            "lsid" => {
+                if let Some(lsid) = args.doc_field("lsid")? {
+                    let session = SessionId::parse(lsid)?;
+                    // A client that is not logged in has no sessions.
+                    if !caller.is_checked() || caller.user().is_some() {
+                        self.session = Some(caller.session(session, Action::Impersonate)?);
+                    }
+                }
             }
-            common.check_times(replication)?;
+            "txnNumber" => match value {
+                Value::Int64(n) => self.transaction.number = Some(*n),
+                Value::Null | Value::Undefined => {}
+                other => return Err(args.wrong_type(field, other, "type 'long'")),
+            },
+            "autocommit" => self.transaction.autocommit = args.bool(field)?,
+            "startTransaction" => self.transaction.start = args.bool(field)?,
+            "$readPreference" => check_read_preference(args)?,
+            "$queryOptions" => {
+                args.doc_field(field)?;
+            }
+            "readConcern" => self.transaction.read_concern = args.doc_field(field)?,
+            "writeConcern" => {
+                if let Some(concern) = args.doc_field(field)? {
+                    if !spec.writes && !spec.has_field(field) {
+                        return Err(Error::new(
+                            ErrorCode::InvalidOptions,
+                            format!("Command {} does not support writeConcern", args.owner()),
+                        ));
+                    }
+                    self.transaction.has_write_concern = true;
+                    self.write_concern = Some(concern).filter(|concern| !concern.is_empty());
+                }
+            }
+            "maxTimeMS" => self.max_time = parse_max_time(field, value)?,
+            "apiVersion" => self.api.version = args.str(field)?,
+            "apiStrict" => {
+                let strict = args.bool(field)?;
+                self.api.is_strict = strict.unwrap_or(false);
+                self.api.has_details |= strict.is_some();
+            }
+            "apiDeprecationErrors" => self.api.has_details |= args.bool(field)?.is_some(),
+            "help" if !spec.has_field("help") => self.help = value.truthy(),
+            _ => return Ok(false),
         }
-        check_api(name, spec, api_version, api_strict, api_details)?;
-        fields.has_session = common.session.is_some();
-        common.transaction = fields.check(name, spec, request)?;
-        common.txn_number = fields.number;
-        common.time_limit = common.max_time.filter(|_| !spec.max_time_is_wait);
-        Ok(common)
+        Ok(true)
     }
 }
 
@@ -279,13 +329,13 @@ impl SharedFields {
     }
 
     /// The snapshot of a command that reads at one time outside of transactions.
-    pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
+    pub fn point_in_time(&self, server: &Server) -> Result<Option<PointInTimeStore>> {
         let concern = self.read_concern;
         match &server.set.replication {
             Some(set) if concern.level == Some(Level::Snapshot) => {
                 let (reads, time) = set.snapshot(concern.at, concern.after)?;
                 let store = server.store.at(&reads);
-                Ok(Some(Moment { store, time }))
+                Ok(Some(PointInTimeStore { store, time }))
             }
             _ => Ok(None),
         }

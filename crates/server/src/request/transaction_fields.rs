@@ -6,7 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::parse::Request;
 use crate::commands::{InTransactions, Spec};
-use crate::transactions::Asked;
+use crate::transactions::TransactionRequest;
 
 /// The fields of a command about a transaction or a retryable write.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,12 @@ impl Fields<'_> {
     /// # Errors
     /// `InvalidOptions` (72) for fields that do not fit together, `NotARetryableWriteCommand` (50768),
     /// `OperationNotSupportedInTransaction` (263).
-    pub fn check(&self, name: &str, spec: &Spec, request: &Request<'_>) -> Result<Option<Asked>> {
+    pub fn check(
+        &self,
+        name: &str,
+        spec: &Spec,
+        request: &Request<'_>,
+    ) -> Result<Option<TransactionRequest>> {
         let invalid = |message: &str| Err(Error::new(ErrorCode::InvalidOptions, message));
         match (self.number, self.has_session) {
             (Some(_), false) => {
@@ -78,7 +83,7 @@ impl Fields<'_> {
         if self.has_write_concern && !is_end {
             return invalid("writeConcern is not allowed within a multi-statement transaction");
         }
-        Ok(Some(Asked {
+        Ok(Some(TransactionRequest {
             number,
             starts,
             commits: name == "commitTransaction",

@@ -12,7 +12,7 @@ use super::{Session, SessionId};
 
 /// Why the server aborts a transaction that its client did not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doom {
+pub enum AbortReason {
     /// `killSessions` and its like, or the session expired.
     Killed = 1,
     /// It was open for longer than `transactionLifetimeLimitSeconds`.
@@ -40,7 +40,7 @@ pub struct Open {
     /// Whether cursors may have been opened inside.
     pub has_cursors: AtomicBool,
     pub(super) owner: Weak<Mutex<Session>>,
-    pub(super) doom: AtomicU8,
+    pub(super) abort_reason: AtomicU8,
     pub(super) activity: Mutex<Activity>,
 }
 
@@ -82,11 +82,11 @@ impl Open {
     }
 
     /// Why the server ends it; none if it does not.
-    pub fn doom(&self) -> Option<Doom> {
-        match self.doom.load(Ordering::SeqCst) {
-            1 => Some(Doom::Killed),
-            2 => Some(Doom::Expired),
-            3 => Some(Doom::Memory),
+    pub fn abort_reason(&self) -> Option<AbortReason> {
+        match self.abort_reason.load(Ordering::SeqCst) {
+            1 => Some(AbortReason::Killed),
+            2 => Some(AbortReason::Expired),
+            3 => Some(AbortReason::Memory),
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use frond_store::{DocumentStore, SessionKey, StatementId};
 use parking_lot::Mutex;
 
 use super::{Open, Recorded, Session, SessionId, Sessions, Updated, Used};
-use crate::clock::now_ms;
+use crate::host::clock::now_ms;
 
 /// Sessions whose records are removed in one commit.
 const REMOVED_AT_ONCE: usize = 500;

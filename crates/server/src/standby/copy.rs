@@ -9,8 +9,8 @@ use frond_bson::{Doc, Value, doc};
 use frond_client::{Client, Error, Uri};
 use frond_store::backup::{RestorePoint, RestoreTarget};
 
-use super::start::StartError;
-use crate::log::{Component, Log};
+use super::start_error::StartError;
+use crate::observability::log::{Component, Log};
 
 /// The folder of a copy that is not complete.
 const FOLDER: &str = "standby-copy";
@@ -76,7 +76,8 @@ pub(super) fn fill(
             Err(_) if stop.load(Ordering::SeqCst) => return Ok(false),
             Err(Failure::Final(error)) => return Err(error),
             Err(Failure::Lost(error)) => {
-                let attributes = doc! {"error": error.to_string(), "primary": uri.address.place()};
+                let attributes =
+                    doc! {"error": error.to_string(), "primary": uri.address.host_and_port()};
                 log.warning(
                     Component::Control,
                     9_922_030,
@@ -114,10 +115,10 @@ fn copy(folder: &Path, uri: &Uri, log: &Log, stop: &Arc<AtomicBool>) -> Result<(
     let mut progress = Progress {
         log,
         began: Instant::now(),
-        told: Instant::now(),
+        last_logged: Instant::now(),
         bytes: 0,
     };
-    progress.tell("The copy of the primary begins");
+    progress.log("The copy of the primary begins");
     let mut reply = client.command(
         "admin",
         &doc! {"aggregate": 1, "pipeline": [{"$backupStream": {"log": "once"}}], "cursor": {}},
@@ -132,7 +133,7 @@ fn copy(folder: &Path, uri: &Uri, log: &Log, stop: &Arc<AtomicBool>) -> Result<(
             progress.bytes += part.len_bytes() as u64;
             take(part, &mut target, &mut head)?;
         }
-        progress.tell_sometimes();
+        progress.log_at_intervals();
         let id = cursor.get_i64("id").unwrap_or(0);
         if id == 0 {
             break;
@@ -148,7 +149,7 @@ fn copy(folder: &Path, uri: &Uri, log: &Log, stop: &Arc<AtomicBool>) -> Result<(
         )));
     }
     target.finish(&head, RestorePoint::End)?;
-    progress.tell("The copy of the primary is complete");
+    progress.log("The copy of the primary is complete");
     Ok(())
 }
 
@@ -183,13 +184,13 @@ fn take(part: &Doc, target: &mut RestoreTarget, head: &mut Vec<u8>) -> Result<()
 struct Progress<'a> {
     log: &'a Log,
     began: Instant,
-    told: Instant,
+    last_logged: Instant,
     bytes: u64,
 }
 
 impl Progress<'_> {
-    fn tell(&mut self, text: &str) {
-        self.told = Instant::now();
+    fn log(&mut self, text: &str) {
+        self.last_logged = Instant::now();
         let attributes = doc! {
             "bytes": i64::try_from(self.bytes).unwrap_or(i64::MAX), "seconds": self.began.elapsed().as_secs_f64(),
         };
@@ -197,9 +198,9 @@ impl Progress<'_> {
             .info(Component::Control, 9_922_031, "follow", text, &attributes);
     }
 
-    fn tell_sometimes(&mut self) {
-        if self.told.elapsed() >= REPORT {
-            self.tell("The primary is being copied");
+    fn log_at_intervals(&mut self) {
+        if self.last_logged.elapsed() >= REPORT {
+            self.log("The primary is being copied");
         }
     }
 }

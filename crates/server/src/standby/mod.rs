@@ -5,6 +5,7 @@ mod copy;
 mod directory;
 mod source;
 mod start;
+mod start_error;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,12 +18,13 @@ use frond_error::Result;
 use frond_store::DocumentStore;
 use parking_lot::{Condvar, Mutex};
 
-use crate::clock::now_ms;
-use crate::metrics::Counter;
+use crate::host::clock::now_ms;
+use crate::observability::metrics::Counter;
 
 pub use directory::{Directory, State as DirectoryState};
-pub use source::{Problem, Source, entries};
-pub use start::{StartError, discard, prepare};
+pub use source::{FollowError, Source, entries};
+pub use start::{discard, prepare};
+pub use start_error::StartError;
 
 /// The phase of a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub(super) fn uri(text: &str) -> Result<Uri> {
 
 /// Why a primary cannot be followed.
 #[derive(Debug)]
-pub enum Problem {
+pub enum FollowError {
     /// Nothing was heard, or it is not the right server now: it is tried again.
     Passing(Error),
     /// The oplog begins behind the position.
@@ -39,9 +39,9 @@ pub enum Problem {
     Diverged(String),
 }
 
-impl From<Error> for Problem {
-    fn from(error: Error) -> Problem {
-        Problem::Passing(error)
+impl From<Error> for FollowError {
+    fn from(error: Error) -> FollowError {
+        FollowError::Passing(error)
     }
 }
 
@@ -121,10 +121,10 @@ impl Source {
     /// Checks that the primary has the entry that was applied last.
     ///
     /// # Errors
-    /// See [`Problem`].
-    pub fn check(&mut self, own: &Doc) -> std::result::Result<(), Problem> {
+    /// See [`FollowError`].
+    pub fn check(&mut self, own: &Doc) -> std::result::Result<(), FollowError> {
         let Some(Value::Timestamp(at)) = own.get("ts") else {
-            return Err(Problem::Diverged(
+            return Err(FollowError::Diverged(
                 "this standby's oplog has no entries".to_owned(),
             ));
         };
@@ -132,13 +132,13 @@ impl Source {
         let first = match first.as_ref().and_then(|first| first.get("ts")) {
             Some(Value::Timestamp(first)) => first,
             _ => {
-                return Err(Problem::Passing(Error::Settings(
+                return Err(FollowError::Passing(Error::Settings(
                     "the primary has no oplog: start it with --replSet".to_owned(),
                 )));
             }
         };
         if at < first {
-            return Err(Problem::Stale(format!(
+            return Err(FollowError::Stale(format!(
                 "the primary's oplog begins at {}, and this standby has applied up to {}: start it anew from a copy",
                 shown(first),
                 shown(at)
@@ -153,11 +153,11 @@ impl Source {
                 .and_then(|now| now.get("ts").map(|ts| ts != Value::Timestamp(first)))
                 == Some(true) =>
             {
-                Err(Problem::Passing(Error::Protocol(
+                Err(FollowError::Passing(Error::Protocol(
                     "the oplog is being trimmed".to_owned(),
                 )))
             }
-            _ => Err(Problem::Diverged(format!(
+            _ => Err(FollowError::Diverged(format!(
                 "the primary has not the entry that this standby has applied last, at {}: it is another server, or it was \
                  restored, or this standby was a primary meanwhile. Start it anew from a copy",
                 shown(at)

@@ -1,6 +1,5 @@
 //! The preparation of a standby before its store is opened.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,32 +7,11 @@ use frond_bson::DocBuf;
 use frond_store::{DocumentStore, NoListener, OpContext, StorageOptions, StoreOptions};
 
 use super::directory::{Directory, State};
+use super::start_error::StartError;
 use super::{copy, source};
-use crate::log::Log;
-use crate::memory::default_cache_bytes;
+use crate::host::memory::default_cache_bytes;
+use crate::observability::log::Log;
 use crate::settings::Settings;
-
-/// Why a standby cannot start.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl StartError {
-    pub(super) fn new(message: impl Into<String>) -> StartError {
-        StartError(message.into())
-    }
-}
-
-impl From<std::io::Error> for StartError {
-    fn from(error: std::io::Error) -> StartError {
-        StartError(format!("the data directory of the standby: {error}"))
-    }
-}
 
 /// Sees to it that a standby has a copy of its primary. Returns whether the server is to follow; none if `stop` was set meanwhile.
 ///

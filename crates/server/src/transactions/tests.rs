@@ -403,7 +403,7 @@ async fn a_transaction_ends_once() {
         .sessions
         .expire(later, &server.server.store);
     assert_eq!(server.server.clients.sessions.len(), 0);
-    abort_soon(&server.server, &found[0], Doom::Expired);
+    abort_soon(&server.server, &found[0], AbortReason::Expired);
     let status = counts(&mut server);
     let totals = ["totalCommitted", "totalAborted", "totalExpired"];
     assert_eq!(
@@ -453,7 +453,7 @@ async fn the_end_of_a_session_aborts_its_transaction() {
         .sessions
         .expire(later, &server.server.store)
     {
-        abort_soon(&server.server, &open, Doom::Killed);
+        abort_soon(&server.server, &open, AbortReason::Killed);
     }
     assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
     let outside = server.run("test", find());

@@ -16,7 +16,8 @@ use std::cmp::Reverse;
 
 use frond_query::paths::MultikeyPaths;
 
-use super::kinds::Holds;
+use super::field::Holds;
+use super::route::{IndexBounds, Route};
 use super::spec::IndexSpec;
 use crate::intervals::Intervals;
 use crate::intervals::conditions::{Condition, Conditions, has_number, narrowness};
@@ -93,16 +94,6 @@ fn ranges_in_arrays<'a>(
     ranges
 }
 
-/// The bounds of an index: one set of ranges for each field, in ascending terms.
-#[derive(Clone, Debug)]
-pub struct IndexBounds {
-    /// By field of the index.
-    pub fields: Vec<Intervals>,
-    /// Whether a document without the first field can pass. Such documents may be missing from a
-    /// sparse index.
-    pub may_be_missing: bool,
-}
-
 impl IndexBounds {
     /// The bounds of an index with these multikey paths. Computed parts are not bounded.
     pub fn from_conditions(
@@ -145,22 +136,19 @@ impl IndexBounds {
         }
         bounds
     }
+}
 
-    /// Whether nothing can be inside.
-    pub fn is_none(&self) -> bool {
-        self.fields.iter().any(Intervals::is_none)
-    }
-
-    /// Whether every field is bounded to one value.
-    pub fn all_points(&self) -> bool {
-        self.fields.iter().all(Intervals::is_point)
-    }
-
-    /// Leading fields that are bounded to single values.
-    pub fn leading_points(&self) -> usize {
-        self.fields
-            .iter()
-            .take_while(|field| field.is_point())
-            .count()
+impl Route {
+    /// The route through an index by its ordinary fields. Computed parts are not bounded.
+    pub fn ordinary(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> Route {
+        let bounds = IndexBounds::from_conditions(spec, multikey, conditions);
+        let has_field = |path: &str| spec.value_fields().any(|field| field.path == path);
+        Route {
+            may_repeat: !multikey.is_empty() && !bounds.all_points(),
+            is_exact: multikey.is_empty() && conditions.are_exact_for(has_field),
+            bounds,
+            multikey: multikey.clone(),
+            expanded: None,
+        }
     }
 }

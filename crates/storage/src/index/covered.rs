@@ -3,7 +3,8 @@
 use frond_bson::{DocBuf, Value, key};
 
 use super::entry::EntryParts;
-use super::spec::{IndexField, IndexSpec};
+use super::field::IndexField;
+use super::spec::IndexSpec;
 use crate::intervals::conditions::has_number;
 
 /// The fields of an entry under their whole paths: `{"a.b": 1, c: 2}`. `None` if the entry is

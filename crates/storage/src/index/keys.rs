@@ -4,8 +4,9 @@ use frond_bson::{Doc, Value, key};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::paths::{MultikeyPaths, ParallelArrays};
 
-use super::kinds::{Holds, IndexMethod, Part, Slots};
-use super::spec::IndexSpec;
+use super::field::Holds;
+use super::slots::{Part, Slots};
+use super::spec::{IndexMethod, IndexSpec};
 use crate::keyspace::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 
 /// The most entries that one document may have in one index. The product of two arrays grows fast.

@@ -1,4 +1,4 @@
-//! Secondary indexes, each by itself: its definition ([`spec`]) and kind ([`kinds`]), the keys of a document
+//! Secondary indexes, each by itself: its definition ([`spec`], read by [`parse`]) and kind ([`kinds`]), the keys of a document
 //! ([`keys`]), the layout of entries ([`entry`], [`side`]), documents rebuilt from entries ([`covered`]), the bounds
 //! of a scan ([`bounds`]), and what a plan can expect of it ([`route`]). Collections and queries lie above.
 
@@ -6,11 +6,14 @@ pub mod bounds;
 mod compare;
 pub mod covered;
 pub mod entry;
+pub mod field;
 pub mod keys;
 pub mod kinds;
+pub mod parse;
 mod partial;
 pub mod route;
 pub mod side;
+pub mod slots;
 pub mod spec;
 pub mod ttl;
 

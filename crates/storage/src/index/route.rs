@@ -6,9 +6,37 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, key};
 use frond_query::paths::MultikeyPaths;
 
-use super::bounds::IndexBounds;
-use super::spec::IndexSpec;
-use crate::intervals::conditions::Conditions;
+use crate::intervals::Intervals;
+
+/// The bounds of an index: one set of ranges for each field, in ascending terms.
+#[derive(Clone, Debug)]
+pub struct IndexBounds {
+    /// By field of the index.
+    pub fields: Vec<Intervals>,
+    /// Whether a document without the first field can pass. Such documents may be missing from a
+    /// sparse index.
+    pub may_be_missing: bool,
+}
+
+impl IndexBounds {
+    /// Whether nothing can be inside.
+    pub fn is_none(&self) -> bool {
+        self.fields.iter().any(Intervals::is_none)
+    }
+
+    /// Whether every field is bounded to one value.
+    pub fn all_points(&self) -> bool {
+        self.fields.iter().all(Intervals::is_point)
+    }
+
+    /// Leading fields that are bounded to single values.
+    pub fn leading_points(&self) -> usize {
+        self.fields
+            .iter()
+            .take_while(|field| field.is_point())
+            .count()
+    }
+}
 
 /// A way to find the documents of a query through an index.
 #[derive(Clone, Debug)]
@@ -42,19 +70,4 @@ pub struct ExpandedField {
     pub direction: key::Direction,
     /// Whether it holds the value at that path, so that it can give an order.
     pub holds_value: bool,
-}
-
-impl Route {
-    /// The route through an index by its ordinary fields. Computed parts are not bounded.
-    pub fn ordinary(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> Route {
-        let bounds = IndexBounds::from_conditions(spec, multikey, conditions);
-        let has_field = |path: &str| spec.value_fields().any(|field| field.path == path);
-        Route {
-            may_repeat: !multikey.is_empty() && !bounds.all_points(),
-            is_exact: multikey.is_empty() && conditions.are_exact_for(has_field),
-            bounds,
-            multikey: multikey.clone(),
-            expanded: None,
-        }
-    }
 }

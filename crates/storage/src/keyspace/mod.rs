@@ -20,10 +20,12 @@ mod read;
 mod write;
 
 pub use engine::Engine;
+pub use frond_kv::operation::{Op, Ops};
 pub use frond_kv::{
-    Committed, Compression, Direction, Durability, Error as EngineError, IdentityHasher, Interrupt,
-    KEY_BYTES_MAX, Malformed, MemoryBudget, MemoryUse, MergeOperator, Reservation, Stamps, TreeId,
-    TreeOptions, TreeStats, WRITE_SET_BYTES_MAX, Waits, key_hash,
+    ApplyListener, Committed, Compression, Direction, Durability, Error as EngineError,
+    IdentityHasher, Interrupt, KEY_BYTES_MAX, Kind as MessageKind, Malformed, MemberLog,
+    MemoryBudget, MemoryUse, MergeOperator, Reservation, Stamps, TreeId, TreeOptions, TreeStats,
+    WRITE_SET_BYTES_MAX, Waits, key_hash,
 };
 pub use frond_tikv::{ClusterOptions, ClusterStats, Requests as ClusterRequests};
 pub use frond_tree::{

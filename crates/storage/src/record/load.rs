@@ -196,7 +196,7 @@ pub fn damaged() -> Error {
 
 /// An element of a container, or several consecutive ones.
 #[derive(Clone, Copy)]
-struct Piece {
+struct ElementRun {
     ordinal: u32,
     buffer: u32,
     start: u32,
@@ -211,7 +211,7 @@ struct Loader<'a> {
     /// Segments as they were read.
     buffers: Vec<Rc<Vec<u8>>>,
     /// Parts of containers that were read in advance.
-    pieces: HashMap<u16, Vec<Piece>>,
+    pieces: HashMap<u16, Vec<ElementRun>>,
     out: Vec<u8>,
     /// Whether containers are recorded in `containers`; then `path` is that of the output so far.
     tracks: bool,
@@ -246,7 +246,7 @@ impl<'a> Loader<'a> {
             let base = buffer.len();
             buffer.extend_from_slice(value);
             if container.is(Container::VALUE) {
-                pieces.push(Piece {
+                pieces.push(ElementRun {
                     ordinal: 0,
                     buffer: 0,
                     start: base as u32,
@@ -264,7 +264,7 @@ impl<'a> Loader<'a> {
     }
 
     /// The required elements of a container, in order.
-    fn pieces_of(&mut self, container: &Container, want: &FieldSet) -> Result<Vec<Piece>> {
+    fn pieces_of(&mut self, container: &Container, want: &FieldSet) -> Result<Vec<ElementRun>> {
         if let Some(pieces) = self.pieces.remove(&container.id) {
             return Ok(pieces);
         }
@@ -398,7 +398,7 @@ impl<'a> Loader<'a> {
     fn put_value(&mut self, container: &Container, name: &[u8]) -> Result<()> {
         let piece = match self.pieces.remove(&container.id) {
             Some(pieces) => pieces.first().copied(),
-            None => self.read(container.id, 0)?.map(|buffer| Piece {
+            None => self.read(container.id, 0)?.map(|buffer| ElementRun {
                 ordinal: 0,
                 buffer,
                 start: 0,
@@ -440,8 +440,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-fn piece(buffer: u32, entry: &segment::Entry<'_>) -> Piece {
-    Piece {
+fn piece(buffer: u32, entry: &segment::Entry<'_>) -> ElementRun {
+    ElementRun {
         ordinal: entry.ordinal,
         buffer,
         start: entry.at as u32,
@@ -455,10 +455,10 @@ fn add_pieces(
     bytes: &[u8],
     buffer: u32,
     base: usize,
-    pieces: &mut Vec<Piece>,
+    pieces: &mut Vec<ElementRun>,
 ) {
     let mut add = |ordinal, at: usize, len: usize| {
-        pieces.push(Piece {
+        pieces.push(ElementRun {
             ordinal,
             buffer,
             start: (base + at) as u32,
@@ -476,12 +476,12 @@ fn add_pieces(
     }
 }
 
-fn slice<'b>(buffer: &'b [u8], piece: &Piece) -> Option<&'b [u8]> {
+fn slice<'b>(buffer: &'b [u8], piece: &ElementRun) -> Option<&'b [u8]> {
     let start = piece.start as usize;
     buffer.get(start..start + piece.len as usize)
 }
 
 /// Sorts pieces in the order of the document.
-fn order(pieces: &mut [Piece]) {
+fn order(pieces: &mut [ElementRun]) {
     pieces.sort_unstable_by_key(|piece| piece.ordinal);
 }

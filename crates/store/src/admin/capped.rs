@@ -110,7 +110,7 @@ impl DocumentStore {
         let temporary = format!("tmp{}.convertToCapped.{}", ObjectId::new(), ns.coll());
         let temporary = Namespace::new(ns.db(), &temporary)?;
         let filled = Filled::create(self, &temporary, size)?;
-        let noted = self.catalog().note_changes(&collection.uuid);
+        let noted = self.catalog().begin_dirty_set(&collection.uuid);
         let is_noted = noted.is_ok();
         let converted = noted.and_then(|()| {
             let conversion = Conversion {
@@ -128,7 +128,7 @@ impl DocumentStore {
         });
         let converted = converted.or_else(|error| {
             if is_noted {
-                self.catalog().forget_changes(&collection.uuid)?;
+                self.catalog().drop_dirty_set(&collection.uuid)?;
             }
             Err(error)
         });
@@ -226,7 +226,7 @@ impl Conversion<'_> {
             if engine.tree_stats(notes).entries_estimate <= LAST_NOTES {
                 break;
             }
-            let notes = catalog.next_changes(uuid)?;
+            let notes = catalog.next_dirty_set(uuid)?;
             let worked_in = self.work_in(notes, &now, round >= ROUNDS_FREE);
             catalog.drop_working_tree(notes)?;
             worked_in?;
@@ -256,7 +256,7 @@ impl Conversion<'_> {
                     self.context.check()?;
                 }
             }
-            let id = catalog::noted_id(note).and_then(|id| id.get("_id"));
+            let id = catalog::dirty_id(note).and_then(|id| id.get("_id"));
             let id = id.ok_or_else(|| corrupt("a note of a document that changed"))?;
             point("a document is about to be copied again");
             self.to.check_is_there()?;

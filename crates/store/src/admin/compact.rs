@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frond_error::ErrorCode;
 
 use crate::catalog::Collection;
+use crate::own_files::OwnFiles;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Result, command};
@@ -102,15 +103,17 @@ impl DocumentStore {
         let before = disk_bytes(engine, &trees);
         let mut total = None;
         let mut ended = Ok(());
-        engine.require_files()?.compact_trees(&trees, |pending| {
-            let total = *total.get_or_insert(pending);
-            if let Some(progress) = &context.progress {
-                let done = total.saturating_sub(pending);
-                progress.set(STEP, done >> 10, (total >> 10).max(1));
-            }
-            ended = context.check();
-            ended.is_ok()
-        })?;
+        OwnFiles::new(engine)
+            .require()?
+            .compact_trees(&trees, |pending| {
+                let total = *total.get_or_insert(pending);
+                if let Some(progress) = &context.progress {
+                    let done = total.saturating_sub(pending);
+                    progress.set(STEP, done >> 10, (total >> 10).max(1));
+                }
+                ended = context.check();
+                ended.is_ok()
+            })?;
         ended?;
         Ok(before.saturating_sub(disk_bytes(engine, &trees)))
     }
@@ -122,6 +125,6 @@ impl DocumentStore {
     /// Errors of the engine.
     pub fn pause_flushing(&self) -> Result<FlushPause> {
         self.flush_log()?;
-        Ok(self.engine().require_files()?.pause_flushing()?)
+        Ok(OwnFiles::new(self.engine()).require()?.pause_flushing()?)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::own_files::OwnFiles;
 use crate::store::DocumentStore;
-use frond_storage::keyspace::{CATALOG_TREE, Damage, Files, TreeId};
+use frond_storage::keyspace::{CATALOG_TREE, Damage, TreeId};
 use frond_storage::namespace::Namespace;
 
 /// A damaged block, and what it holds.
@@ -20,10 +21,10 @@ pub struct DamagedBlock {
 impl DocumentStore {
     /// The damaged blocks that were met since the store was opened and that are still in use.
     pub fn damage(&self) -> Vec<DamagedBlock> {
-        let files = self.engine().files();
-        let Some(blocks) = files.map(Files::damage).filter(|blocks| !blocks.is_empty()) else {
+        let blocks = OwnFiles::new(self.engine()).damage();
+        if blocks.is_empty() {
             return Vec::new();
-        };
+        }
         let owners = self.owners();
         let block = |damage: Damage| {
             let owner = damage.tree.and_then(|tree| owners.get(&tree)).cloned();

@@ -135,19 +135,6 @@ impl DocumentStore {
         unfinished.into_iter().map(resume).collect()
     }
 
-    /// With several servers over one keyspace: removes what commands of servers that are gone have left behind, if this server does
-    /// that for all. Call it every few seconds. Returns how many collections and trees there were.
-    ///
-    /// # Errors
-    /// Errors of the engine; `NotWritablePrimary` (10107).
-    pub fn remove_leftovers(&self) -> Result<usize> {
-        if self.is_shared() && self.leads("leftovers")? {
-            self.catalog().drop_leftovers()
-        } else {
-            Ok(0)
-        }
-    }
-
     /// Drops indexes. Returns how many there were before.
     ///
     /// # Errors

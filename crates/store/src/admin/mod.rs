@@ -13,7 +13,6 @@ pub mod offline;
 mod plan_cache;
 mod profile;
 mod stats;
-mod ttl;
 mod verify;
 
 pub use collections::{CollectionInfo, CollectionKind, DatabaseInfo};
@@ -24,5 +23,4 @@ pub use hash::{CollectionHash, DatabaseHash};
 pub use indexes::ResumedBuild;
 pub use plan_cache::{CachedPlan, ShapeExample};
 pub use stats::{CollectionStats, DatabaseStats};
-pub use ttl::TtlPass;
 pub use verify::{IndexReport, VerifyReport};

@@ -8,8 +8,8 @@ use frond_error::ErrorCode;
 use frond_query::projection::Projection;
 
 use crate::catalog::{Cached, Collection};
-use crate::figures::PlanHashes;
-use crate::find::Question;
+use crate::find::PlannedQuery;
+use crate::op_stats::PlanHashes;
 use crate::plan::cache;
 use crate::store::DocumentStore;
 use frond_storage::environment::environment;
@@ -119,7 +119,7 @@ impl DocumentStore {
         &self,
         collection: &Collection,
         example: &ShapeExample<'_>,
-    ) -> Result<Question> {
+    ) -> Result<PlannedQuery> {
         let own = (example.collation)
             .filter(|collation| !collation.is_empty())
             .map(frond_query::collation::parse)
@@ -129,7 +129,7 @@ impl DocumentStore {
         let projection = Projection::parse_with(example.projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
         let question =
-            Question::parse(Some(example.query), Some(example.sort), None, &environment)?;
+            PlannedQuery::parse(Some(example.query), Some(example.sort), None, &environment)?;
         Ok(question.showing(shown))
     }
 

@@ -18,7 +18,7 @@ use frond_storage::namespace::Namespace;
 
 /// The figures of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StageFigures {
+pub struct StageStats {
     /// Documents that it returned.
     pub returned: u64,
     /// The time that it took, including the stages before it.
@@ -28,16 +28,16 @@ pub struct StageFigures {
 /// A stage that is measured.
 struct Metered {
     source: Source<Error>,
-    figures: Arc<Mutex<StageFigures>>,
+    stage_stats: Arc<Mutex<StageStats>>,
 }
 
 impl DocSource<Error> for Metered {
     fn next(&mut self) -> Result<Option<DocBuf>> {
         let start = Instant::now();
         let next = self.source.next();
-        let mut figures = self.figures.lock();
-        figures.time += start.elapsed();
-        figures.returned += u64::from(matches!(next, Ok(Some(_))));
+        let mut stage_stats = self.stage_stats.lock();
+        stage_stats.time += start.elapsed();
+        stage_stats.returned += u64::from(matches!(next, Ok(Some(_))));
         next
     }
 
@@ -58,7 +58,7 @@ impl DocumentStore {
         request: &AggregateRequest<'_>,
         behind: &[Value<'_>],
         context: &OpContext,
-    ) -> Result<Vec<StageFigures>> {
+    ) -> Result<Vec<StageStats>> {
         let collator = self.catalog().collator(ns, request.collation.as_ref());
         let environment = environment(request.variables, &collator);
         let runner = Runner::new(self, ns.db(), request, context);
@@ -76,13 +76,13 @@ impl DocumentStore {
                 .near_stage(ns, &first, &environment)?
                 .execute(source, &stages)?;
         }
-        let mut figures = Vec::with_capacity(behind.len() + 1);
+        let mut stage_stats = Vec::with_capacity(behind.len() + 1);
         let mut metered = |source: Source<Error>| -> Source<Error> {
-            let of_stage = Arc::new(Mutex::new(StageFigures::default()));
-            figures.push(of_stage.clone());
+            let of_stage = Arc::new(Mutex::new(StageStats::default()));
+            stage_stats.push(of_stage.clone());
             Box::new(Metered {
                 source,
-                figures: of_stage,
+                stage_stats: of_stage,
             })
         };
         source = metered(source);
@@ -97,7 +97,10 @@ impl DocumentStore {
         while source.next()?.is_some() {
             runner.limits.get().check()?;
         }
-        Ok(figures.iter().map(|figures| *figures.lock()).collect())
+        Ok(stage_stats
+            .iter()
+            .map(|stage_stats| *stage_stats.lock())
+            .collect())
     }
 
     /// A pipeline of a `$geoNear` only.

@@ -6,7 +6,7 @@ mod host;
 mod measure;
 mod write;
 
-pub use measure::StageFigures;
+pub use measure::StageStats;
 
 use std::sync::{Arc, Weak};
 
@@ -23,9 +23,9 @@ use parking_lot::Mutex;
 use crate::catalog::is_a_view;
 use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
-use crate::figures;
-use crate::find::Question;
+use crate::find::PlannedQuery;
 use crate::memory::OperationMemory;
+use crate::op_stats;
 use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
@@ -177,10 +177,10 @@ impl DocStream for PipelineStream {
 
     fn rest(&mut self) -> Result<()> {
         for cursor in self.limits.cursors() {
-            cursor.lock().note();
+            cursor.lock().update_op_stats();
         }
         if self.resources.spilled.times() > 0 {
-            figures::note(|figures| figures.used_disk = true);
+            op_stats::update(|stage_stats| stage_stats.used_disk = true);
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl<'a> Runner<'a> {
         let rest = if self.store.catalog().is_live() && front.is_everything() && hint.is_none() {
             match rest.counted(|| self.store.estimated_count(ns)) {
                 Ok((docs, rest)) => {
-                    figures::note_named("RECORD_STORE_FAST_COUNT");
+                    op_stats::set_summary("RECORD_STORE_FAST_COUNT");
                     let source: Source<Error> = Box::new(Docs::new(docs));
                     return Ok(Opened::Source(rest.execute(source, &context)?));
                 }
@@ -327,7 +327,7 @@ impl<'a> Runner<'a> {
         hint: Option<Hint>,
     ) -> Result<QueryCursor> {
         let sort = SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?;
-        let question = Question {
+        let question = PlannedQuery {
             filter: Arc::new(front.filter),
             sort: sort.collated(rest.collator()),
             hint,
@@ -343,7 +343,7 @@ impl<'a> Runner<'a> {
             meta: rest.meta()?,
             by_id_only: front.skip == 0,
             distinct: None,
-            asked: None,
+            example_query: None,
         };
         let limits = self.limits.get();
         match question.plan(self.store.catalog(), ns, &limits)? {

@@ -22,12 +22,10 @@ impl CatalogState {
     /// Announces collections. The lock on changes is held, if there are any.
     ///
     /// # Errors
-    /// With other servers: as [`crate::cluster::Cluster::announce`].
+    /// With other servers: as [`crate::coordination::Coordination::announce`].
     pub(super) fn announce(&self, collections: Vec<Arc<Collection>>) -> Result<Announced<'_>> {
         if !collections.is_empty() {
-            if let Some(cluster) = &self.cluster {
-                cluster.announce()?;
-            }
+            self.coordination.announce()?;
             for collection in &collections {
                 *collection.shared.gate.write() = collection.version;
             }

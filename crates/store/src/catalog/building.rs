@@ -9,11 +9,11 @@ use frond_bson::doc;
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
-use super::change::index_count;
+use super::ddl::index_count;
 use super::scope::unsupported;
 use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, logged, persist};
-use crate::cluster::stage_end_of_build;
 use crate::oplog::Batch;
+use crate::own_files::OwnFiles;
 use frond_storage::error::{Result, command};
 use frond_storage::index::Index;
 use frond_storage::index::spec::IndexSpec;
@@ -158,13 +158,7 @@ impl Catalog {
         new.replaces = Some(replaced.tree);
         let mut batch = Batch::new(None);
         let new = Arc::new(self.begin_building(&mut batch, uuid, &new)?);
-        if self.state.cluster.is_some() {
-            // Other servers have to know it.
-            persist::put_index(&mut batch, uuid, &new);
-        } else {
-            // The catalog on disk has only the index that it replaces.
-            (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree, None));
-        }
+        persist::put_replacement(&mut batch, &collection, &new);
         let all = collection.indexes.iter().chain([&new]).cloned().collect();
         self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
         Ok(new)
@@ -229,13 +223,8 @@ impl Catalog {
 
     /// Creates the trees of an index that is to be built.
     fn begin_building(&self, batch: &mut WriteSet, uuid: &Uuid, index: &Index) -> Result<Index> {
-        match &self.state.cluster {
-            None => batch.create_tree_to_load(index.tree, &index.spec.tree),
-            Some(cluster) => {
-                batch.create_tree(index.tree, &index.spec.tree);
-                cluster.stage_build(batch, uuid, index.tree);
-            }
-        }
+        let coordination = &self.state.coordination;
+        coordination.stage_build(batch, uuid, index.tree, &index.spec.tree);
         let mut sides = Vec::new();
         if index.spec.unique {
             sides.push(self.allocate_tree()?);
@@ -342,11 +331,11 @@ impl Catalog {
                 let side = self.allocate_tree()?;
                 batch.create_tree(side, &index.spec.tree);
                 let after = Arc::new(index.with_sides(vec![*last, side]));
-                if after.replaces.is_none() || self.state.cluster.is_some() {
+                if after.replaces.is_none() {
                     persist::put_index(&mut batch, uuid, &after);
                 } else {
                     (older.iter()).for_each(|side| persist::delete_working(&mut batch, *side));
-                    persist::put_working(&mut batch, side, None);
+                    persist::put_replacement(&mut batch, &collection, &after);
                 }
                 closed.push((after.clone(), *last));
                 *index = after;
@@ -400,9 +389,8 @@ impl Catalog {
                 if index.replaces.is_some() {
                     (index.trees()).for_each(|tree| persist::delete_working(&mut batch, tree));
                 }
-                if self.state.cluster.is_some() {
-                    stage_end_of_build(&mut batch, uuid, index.tree);
-                }
+                let coordination = &self.state.coordination;
+                coordination.stage_end_of_build(&mut batch, uuid, index.tree);
                 persist::put_index(&mut batch, uuid, &ready);
                 gone.extend(index.replaces);
                 *index = Arc::new(ready);
@@ -437,9 +425,8 @@ impl Catalog {
     /// Gives indexes whose build was interrupted, by a crash or by a shutdown, new trees, so that they are built from
     /// the start. So are ready ones whose entries a restore did not have: the log has no bulk loads.
     pub(super) fn restart_unfinished_indexes(&self) -> Result<()> {
-        // In a cluster no tree waits for a bulk load.
-        let files = self.state.engine.files();
-        let is_loading = |tree| files.is_some_and(|files| files.is_loading(tree));
+        let files = OwnFiles::new(&self.state.engine);
+        let is_loading = |tree| files.is_loading(tree);
         let is_whole = |index: &Arc<Index>| index.ready && !is_loading(index.tree);
         let collections: Vec<_> = self.view().iter().cloned().collect();
         for collection in collections {
@@ -477,7 +464,8 @@ impl Catalog {
         let view = self.view();
         let unfinished = |collection: &Arc<Collection>| -> Vec<Arc<Index>> {
             let indexes = collection.indexes.iter();
-            let is_shared = self.state.cluster.is_some();
+            // In one process the command of a replacement is still there.
+            let is_shared = persist::shows_unfinished(collection);
             let waits =
                 |index: &&Arc<Index>| !index.ready && (is_shared || index.replaces.is_none());
             indexes.filter(waits).cloned().collect()

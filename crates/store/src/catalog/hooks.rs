@@ -16,7 +16,7 @@ type UsageOf = Box<dyn Fn(&Namespace, &str, &Doc) -> DocBuf + Send + Sync>;
 /// Collections whose changes the server wants to know of.
 struct Watch {
     namespaces: &'static [&'static str],
-    tell: Box<dyn Fn() + Send + Sync>,
+    notify: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Callbacks that the server registers. Each is set once, after the store was opened.
@@ -31,8 +31,8 @@ pub struct Hooks {
 impl Hooks {
     /// Sets the callback for documents that fail a validator whose action is `warn`, and so are stored. Later calls have
     /// no effect.
-    pub fn on_invalid_document(&self, tell: impl Fn(&Namespace, &Doc) + Send + Sync + 'static) {
-        let _ = self.invalid_document.set(Box::new(tell));
+    pub fn on_invalid_document(&self, notify: impl Fn(&Namespace, &Doc) + Send + Sync + 'static) {
+        let _ = self.invalid_document.set(Box::new(notify));
     }
 
     /// Sets the collections of which the server keeps a copy, and the callback for their changes: after each commit that may
@@ -41,10 +41,10 @@ impl Hooks {
     pub fn on_change_of(
         &self,
         namespaces: &'static [&'static str],
-        tell: impl Fn() + Send + Sync + 'static,
+        notify: impl Fn() + Send + Sync + 'static,
     ) {
-        let tell = Box::new(tell);
-        let _ = self.watch.set(Watch { namespaces, tell });
+        let notify = Box::new(notify);
+        let _ = self.watch.set(Watch { namespaces, notify });
     }
 
     /// Sets the host and the port that the server reports. Later calls have no effect.
@@ -84,13 +84,13 @@ impl Hooks {
     /// One of these collections may have changed.
     pub(crate) fn changed(&self) {
         if let Some(watch) = self.watch.get() {
-            (watch.tell)();
+            (watch.notify)();
         }
     }
 
     pub(crate) fn invalid_document(&self, ns: &Namespace, info: &Doc) {
-        if let Some(tell) = self.invalid_document.get() {
-            tell(ns, info);
+        if let Some(notify) = self.invalid_document.get() {
+            notify(ns, info);
         }
     }
 }

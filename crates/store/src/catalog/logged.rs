@@ -7,7 +7,7 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use parking_lot::RwLockWriteGuard;
 
-use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid};
+use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid, uuid};
 use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
 use frond_oplog::entry::Kind;
 use frond_storage::error::{Result, write_conflict};
@@ -32,7 +32,7 @@ impl LastWritten {
         }
     }
 
-    pub(super) fn note(&self, at: Timestamp) {
+    pub(super) fn record(&self, at: Timestamp) {
         self.0.fetch_max(at.to_u64(), Ordering::AcqRel);
     }
 }
@@ -125,7 +125,7 @@ pub(super) fn log_rename(
         "stayTemp": false,
     };
     if let Some(target) = target {
-        o.push("dropTarget", uuid_value(&target.uuid));
+        o.push("dropTarget", uuid::value(&target.uuid));
     }
     let o2 = target.map(number_of_records);
     of_collection(batch, from, &o, o2.as_deref());
@@ -202,9 +202,9 @@ pub(super) fn log_built_indexes<'a>(
     if !batch.is_logged() || indexes.peek().is_none() {
         return;
     }
-    let build: Uuid = super::change::random_uuid();
+    let build: Uuid = uuid::random();
     let mut o = doc! {"commitIndexBuild": collection.ns.coll()};
-    o.push("indexBuildUUID", uuid_value(&build));
+    o.push("indexBuildUUID", uuid::value(&build));
     o.push_array("indexes", |out| {
         indexes.for_each(|index| out.push(&*spec_of(index)));
     });
@@ -247,13 +247,6 @@ pub(super) fn log_view(
     });
 }
 
-fn uuid_value(uuid: &Uuid) -> Value<'_> {
-    Value::Binary {
-        subtype: super::persist::UUID_SUBTYPE,
-        bytes: uuid,
-    }
-}
-
 impl CatalogState {
     /// Adds entries of another server to a write set, unless another commit has them.
     pub(super) fn put_copied(&self, set: &mut WriteSet, copied: &Copied) -> Result<Added> {
@@ -275,10 +268,11 @@ impl CatalogState {
             Some((log, None)) => log.added(),
             None => Added::default(),
         };
-        let _under_way = (added.entries > 0).then(|| self.oplog.begin_commit());
+        let _in_flight = (added.entries > 0).then(|| self.oplog.begin_commit());
         let last = self.oplog.commit(set, added)?;
         if let Some(last) = last {
-            self.oplog.tell(last, added, log.and_then(Log::places));
+            self.oplog
+                .notify_readers(last, added, log.and_then(Log::places));
         }
         Ok(last)
     }
@@ -322,29 +316,32 @@ impl Catalog {
     /// As [`Oplog::commit`].
     pub(crate) fn commit_logged(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
         self.state.check_lease()?;
-        self.note_written(self.state.commit(set, log)?);
+        self.record_written(self.state.commit(set, log)?);
         Ok(())
     }
 
-    fn note_written(&self, last: Option<Timestamp>) {
+    fn record_written(&self, last: Option<Timestamp>) {
         if let (Some(last), Some(written)) = (last, &self.written) {
-            written.note(last);
+            written.record(last);
         }
     }
 
-    /// Commits a change of the catalog. Returns the version of the catalog then, if several servers share it, otherwise 0.
+    /// Commits a change of the catalog. Returns the version of the catalog then, if it is stored for others.
     ///
     /// # Errors
     /// As [`Oplog::commit`].
-    pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<i64> {
-        let Some(cluster) = &self.state.cluster else {
-            self.note_written(self.state.commit(set, log)?);
-            return Ok(0);
-        };
+    pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<i64>> {
         let mut attempts = 0;
         loop {
             // Fails if this server does not hold the lock any more.
-            let (all, version) = cluster.next_version(&set)?;
+            let Some((all, version)) = self.state.coordination.next_version(&set)? else {
+                if set.is_empty() && set.guards().is_empty() && log.is_none() {
+                    // Only a new version would have to be stored.
+                    return Ok(None);
+                }
+                self.record_written(self.state.commit(set, log)?);
+                return Ok(None);
+            };
             match self.state.commit(all, log) {
                 // No other server changes the catalog, so the change is still right.
                 Err(error) if error.is_conflict() && attempts < ATTEMPTS_MAX => {
@@ -352,8 +349,8 @@ impl Catalog {
                     std::thread::sleep(CONFLICT_PAUSE * attempts.min(10));
                 }
                 committed => {
-                    self.note_written(committed?);
-                    return Ok(version);
+                    self.record_written(committed?);
+                    return Ok(Some(version));
                 }
             }
         }
@@ -361,8 +358,7 @@ impl Catalog {
 
     /// As [`Catalog::commit_change`], of what is not in a view.
     pub(super) fn commit_beside_view(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
-        let version = self.commit_change(set, log)?;
-        if self.state.cluster.is_some() {
+        if let Some(version) = self.commit_change(set, log)? {
             self.publish(|view| view.version = version);
         }
         Ok(())
@@ -370,11 +366,7 @@ impl Catalog {
 
     /// Lets other servers hear that the oplog was turned on or off.
     fn note_change_of_oplog(&self) -> Result<()> {
-        if self.state.cluster.is_some() {
-            self.commit_beside_view(WriteSet::new(), None)
-        } else {
-            Ok(())
-        }
+        self.commit_beside_view(WriteSet::new(), None)
     }
 
     /// A handle of the current state whose next commit has these entries of another server.

@@ -6,7 +6,7 @@
 //! commit, never for work that grows with a collection: what takes long is done before, beside the writers, and the change
 //! publishes its result.
 //!
-//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed moment ([`scope`],
+//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed snapshot ([`scope`],
 //! [`transaction`]).
 //!
 //! Three things keep readers and writers of documents in step with such changes:
@@ -20,15 +20,17 @@
 
 mod announce;
 mod building;
-mod change;
-mod changes;
+mod catalog_snapshot;
+mod ddl;
 mod definitions;
+mod dirty_set;
 mod hooks;
 mod index_filters;
-mod leaks;
 mod logged;
+mod member;
 mod modify;
 mod oplog;
+mod orphan_cleanup;
 mod persist;
 mod plan_cache;
 mod records;
@@ -37,7 +39,9 @@ mod scope;
 mod session_records;
 mod shared;
 mod transaction;
+mod uuid;
 mod view;
+mod view_definition;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -48,12 +52,13 @@ use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
-use crate::cluster::Cluster;
+use crate::coordination::Coordination;
 use crate::oplog::{Copied, Oplog};
+use crate::own_files::OwnFiles;
 use frond_storage::error::{Result, command, corrupt};
 use frond_storage::index::spec::{ID_INDEX_NAME, IndexSpec};
 use frond_storage::index::{Index, Usage};
-use frond_storage::keyspace::{CATALOG_TREE, Engine, Files, Snapshot, TreeId};
+use frond_storage::keyspace::{CATALOG_TREE, Engine, Snapshot, TreeId};
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::options::{CollectionOptions, NaturalOrder};
@@ -62,10 +67,10 @@ use frond_storage::record::load::DocumentReader;
 use frond_storage::record::write::DocumentWriter;
 
 pub(crate) use building::aborted;
-pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
-pub(crate) use changes::{note, noted_id};
-pub use definitions::{ResolvedView, ViewDefinition};
-pub(crate) use definitions::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
+pub(crate) use catalog_snapshot::CatalogSnapshot;
+pub use ddl::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub use definitions::ResolvedView;
+pub(crate) use dirty_set::{dirty_id, mark_dirty};
 pub use hooks::Hooks;
 pub use index_filters::IndexFilter;
 use index_filters::IndexFilters;
@@ -79,17 +84,16 @@ pub(crate) use persist::{
 pub(crate) use plan_cache::{Cached, PlanCache, Winner};
 use records::Records;
 pub(crate) use records::{Insertion, record_key, record_of_key};
-pub(crate) use scope::Moment;
 use scope::Scope;
 pub(crate) use session_records::Records as SessionRecords;
 use session_records::SessionTree;
 pub use session_records::{ExecutedStatements, SessionHistory, SessionKey, StatementId};
 use shared::Changing;
 pub(crate) use transaction::{Effects, OpenTransaction};
+pub use uuid::Uuid;
 pub use view::View;
-
-/// Identifies a collection for its whole life, also when it is renamed.
-pub type Uuid = [u8; 16];
+pub use view_definition::ViewDefinition;
+pub(crate) use view_definition::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
 
 /// The most indexes of one collection, the one on `_id` included.
 pub const INDEXES_MAX: usize = 64;
@@ -116,7 +120,7 @@ pub struct Collection {
     pub segments: Option<TreeId>,
     /// Its secondary indexes, oldest first, those under construction included.
     pub indexes: Vec<Arc<Index>>,
-    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::note_changes`].
+    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::begin_dirty_set`].
     /// The catalog on disk does not know it: after a crash it is dropped.
     pub(crate) changes: Option<TreeId>,
     /// The oplog, of the collection that shows it.
@@ -145,8 +149,7 @@ struct Shared {
     large: LargeDocuments,
     /// Of a collection in the order of insertion: its record ids.
     records: Records,
-    /// The other servers, if there may be some.
-    cluster: Option<Arc<Cluster>>,
+    coordination: Coordination,
     /// Which indexes queries of a shape may use.
     index_filters: IndexFilters,
 }
@@ -165,13 +168,10 @@ impl Collection {
         if let Some(oplog) = &self.oplog {
             return oplog.counts();
         }
-        if let Some(cluster) = &self.shared.cluster {
-            // Other servers write, too. What was read last is near it, should the keyspace not be readable.
-            if let Ok(counts) = self.counts_in(&cluster.engine().snapshot()) {
-                self.shared
-                    .documents
-                    .store(counts.documents, Ordering::Relaxed);
-                self.shared.bytes.store(counts.bytes, Ordering::Relaxed);
+        if let Some(snapshot) = self.shared.coordination.snapshot_of_counts() {
+            // The counts that were read last are near them, should the keyspace not be readable.
+            if let Ok(counts) = self.counts_in(&snapshot) {
+                self.set_counts(counts);
                 return counts;
             }
         }
@@ -186,14 +186,27 @@ impl Collection {
     /// # Errors
     /// With other servers: errors of the engine, `DataCorruptionDetected` (301).
     pub(crate) fn counts_in(&self, snapshot: &Snapshot) -> Result<Counts> {
-        if self.shared.cluster.is_none() {
+        if !self.shared.coordination.has_others() {
             return Ok(self.counts());
         }
+        self.stored_counts(snapshot)
+    }
+
+    /// Documents and bytes as a snapshot has them.
+    fn stored_counts(&self, snapshot: &Snapshot) -> Result<Counts> {
         match snapshot.get(CATALOG_TREE, &counter_key(&self.uuid))? {
             None => Ok(Counts::default()),
             Some(stored) => Counts::from_bytes(&stored)
                 .ok_or_else(|| corrupt(format!("the counter of collection {}", self.ns))),
         }
+    }
+
+    /// Replaces the counter in memory.
+    fn set_counts(&self, counts: Counts) {
+        self.shared
+            .documents
+            .store(counts.documents, Ordering::Relaxed);
+        self.shared.bytes.store(counts.bytes, Ordering::Relaxed);
     }
 
     /// Updates the counter in memory. Call it after the commit of a write set with the same change.
@@ -278,7 +291,7 @@ impl Collection {
     }
 
     /// The next version, whose writers note what they change in another tree, or in none.
-    fn with_changes(&self, changes: Option<TreeId>) -> Collection {
+    fn with_dirty_set(&self, changes: Option<TreeId>) -> Collection {
         Collection {
             changes,
             ..self.with_indexes(self.indexes.clone())
@@ -368,8 +381,7 @@ struct CatalogState {
     current: ArcSwap<View>,
     /// Held during a change of the catalog.
     changing: Mutex<()>,
-    /// The other servers, if there may be some.
-    cluster: Option<Arc<Cluster>>,
+    coordination: Coordination,
     /// With other servers: held by whoever changes the view.
     reloading: Mutex<()>,
     /// New collections whose commit is under way ([`announce`]).
@@ -428,17 +440,17 @@ impl Catalog {
         oplog: Arc<Oplog>,
         large: LargeDocuments,
         natural_order: NaturalOrder,
-        cluster: Option<Arc<Cluster>>,
+        coordination: Coordination,
     ) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
-        let view = match &cluster {
-            None => {
+        let view = match &coordination {
+            Coordination::Local(_) => {
                 let mut view = persist::load(&engine, &hooks, large)?;
                 definitions::load(&engine.snapshot(), &mut view)?;
                 view
             }
             // It is loaded when this server is registered.
-            Some(_) => persist::begin_shared(&engine)?,
+            Coordination::Cluster(_) => persist::begin_shared(&engine)?,
         };
         let session_tree = SessionTree::load(&engine)?;
         let catalog = Catalog {
@@ -449,7 +461,7 @@ impl Catalog {
                 natural_order,
                 current: ArcSwap::from_pointee(view),
                 changing: Mutex::new(()),
-                cluster,
+                coordination,
                 reloading: Mutex::new(()),
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
@@ -462,9 +474,13 @@ impl Catalog {
             copied: None,
             given_uuid: None,
         };
-        if catalog.state.cluster.is_some() {
+        if catalog.is_member() {
+            member::start(&catalog.state)?;
+            return Ok(catalog);
+        }
+        if let Coordination::Cluster(cluster) = &catalog.state.coordination {
             // Unfinished work may belong to a server that is still alive.
-            shared::start(&catalog.state)?;
+            shared::start(&catalog.state, cluster)?;
             return Ok(catalog);
         }
         if catalog.oplog().is_following() {
@@ -475,7 +491,7 @@ impl Catalog {
             return Ok(catalog);
         }
         // After a cut of the log a temporary collection may be what is left of another one.
-        if !(catalog.state.engine.files()).is_some_and(Files::was_log_cut) {
+        if !OwnFiles::new(&catalog.state.engine).was_log_cut() {
             catalog.drop_temporary()?;
         }
         catalog.restart_unfinished_indexes()?;
@@ -485,6 +501,11 @@ impl Catalog {
     /// The callbacks to the server.
     pub fn hooks(&self) -> &Hooks {
         &self.state.hooks
+    }
+
+    /// Whether this server is a member of a replica set whose members share a log.
+    pub(crate) fn is_member(&self) -> bool {
+        self.state.coordination.is_member()
     }
 
     pub fn engine(&self) -> &Engine {
@@ -510,7 +531,7 @@ impl Catalog {
         if let Some(found) = self.collection_here(ns) {
             return Some(found);
         }
-        if self.state.cluster.is_some() && self.is_live() && self.state.refresh() {
+        if self.is_live() && self.state.refresh() {
             self.collection_here(ns)
         } else {
             None

@@ -6,7 +6,7 @@ use frond_bson::{ArrayBuf, DocBuf, Value, doc, key};
 use frond_error::{Error as CommandError, ErrorCode};
 
 use super::building::check_not_replaced;
-use super::change::name_of_key;
+use super::ddl::name_of_key;
 use super::{Catalog, Collection, IndexSelector, logged, persist};
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result, command, corrupt};

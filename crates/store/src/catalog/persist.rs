@@ -11,7 +11,7 @@
 //! | `0x07` | `{reserved}`: the bound of the cluster time, see [`crate::cluster_time`] |
 //! | `0x08` | `{tree}`: the tree of [`super::session_records`] |
 //! | `0x09` | `{tree, preImages, bytesMax, minRetentionHours}`: the oplog, see [`crate::oplog`] |
-//! | `0x20` and above | several servers over one keyspace, see [`crate::cluster`] |
+//! | `0x20` and above | several servers over one keyspace, see [`crate::coordination`] |
 //! | `0x0a` timestamp (8 bytes, big-endian) | `{entries, bytes, endedMs}`: a section of the oplog, see [`crate::oplog::marks`] |
 //!
 //! Values are BSON documents, except those of `0x04` and `0x05`. The number of an index is that of its tree, so
@@ -22,13 +22,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, doc};
 use parking_lot::RwLock;
 
 use super::records::unique_id;
-use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
-use crate::cluster::{Cluster, ServerId, owner_of, stage_end_of_build};
+use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, uuid};
 use crate::cluster_time::{ClusterTime, Times};
+use crate::coordination::cluster::{owner_of, stage_end_of_build};
+use crate::coordination::{Coordination, ServerId};
 use crate::oplog;
 use frond_error::ErrorCode;
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
@@ -49,13 +50,10 @@ const FORMAT: i32 = 2;
 const FORMAT_BEFORE: i32 = 1;
 pub(super) const COLLECTION: u8 = 2;
 pub(super) const INDEX: u8 = 3;
-const COUNTER: u8 = merge::kind::COUNTER;
+pub(super) const COUNTER: u8 = merge::kind::COUNTER;
 pub(super) const MULTIKEY: u8 = merge::kind::MULTIKEY;
 const WORKING: u8 = 6;
 const SESSIONS_KEY: &[u8] = &[8];
-
-/// Binary subtype of a UUID.
-pub(super) const UUID_SUBTYPE: u8 = 4;
 
 /// The key of a collection's entry.
 fn collection_key(ns: &Namespace) -> Vec<u8> {
@@ -84,14 +82,13 @@ pub(crate) fn counter_key(uuid: &Uuid) -> [u8; 17] {
 /// Stores a collection's entry.
 pub(super) fn put_collection(batch: &mut WriteSet, collection: &Collection) {
     let mut value = doc! {
-        "uuid": Value::Binary { subtype: UUID_SUBTYPE, bytes: &collection.uuid },
+        "uuid": uuid::value(&collection.uuid),
         "tree": i64::from(collection.primary.0),
     };
     if let Some(segments) = collection.segments {
         value.push("segments", i64::from(segments.0));
     }
-    // In one process the catalog on disk does not know it.
-    if let (Some(changes), Some(_)) = (collection.changes, &collection.shared.cluster) {
+    if let Some(changes) = collection.changes.filter(|_| shows_unfinished(collection)) {
         value.push("changes", i64::from(changes.0));
     }
     value.push("options", &collection.options);
@@ -100,6 +97,31 @@ pub(super) fn put_collection(batch: &mut WriteSet, collection: &Collection) {
         &collection_key(&collection.ns),
         value.as_bytes(),
     );
+}
+
+/// Whether other servers follow work that is under way, and so read of it in the catalog. In one process the catalog on disk does not
+/// know it.
+pub(super) fn shows_unfinished(collection: &Collection) -> bool {
+    collection.shared.coordination.has_others()
+}
+
+/// Stores that a collection notes its changes in another tree, or in none any more.
+pub(super) fn put_changes(batch: &mut WriteSet, collection: &Collection) {
+    if shows_unfinished(collection) {
+        put_collection(batch, collection);
+    }
+}
+
+/// Stores an index that is to take the place of another one. In one process the catalog on disk has only the other one, and
+/// the trees of this one are dropped after a crash.
+pub(super) fn put_replacement(batch: &mut WriteSet, collection: &Collection, index: &Index) {
+    if shows_unfinished(collection) {
+        put_index(batch, &collection.uuid, index);
+        return;
+    }
+    for tree in index.trees() {
+        put_working(batch, tree, &collection.shared.coordination);
+    }
 }
 
 /// Removes a collection's entry.
@@ -207,8 +229,8 @@ fn working_key(tree: TreeId) -> Vec<u8> {
 
 /// Notes that a tree is dropped after a crash, in the write set that creates it: with several servers, after the end of this one. It
 /// never holds documents.
-pub(super) fn put_working(batch: &mut WriteSet, tree: TreeId, cluster: Option<&Cluster>) {
-    let entry = cluster.map_or_else(DocBuf::new, Cluster::owned);
+pub(super) fn put_working(batch: &mut WriteSet, tree: TreeId, coordination: &Coordination) {
+    let entry = coordination.owned();
     batch.put(CATALOG_TREE, &working_key(tree), entry.as_bytes());
 }
 

@@ -16,7 +16,6 @@ use frond_bson::{Collator, DocBuf, Value, key};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Collection;
-use crate::cluster::Cluster;
 use crate::signal::TailSignal;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::index::spec::IndexSpec;
@@ -103,22 +102,24 @@ impl Collection {
 
     /// The key for a new document of a collection in the order of insertion.
     pub(crate) fn next_record(&self) -> Vec<u8> {
-        if let Some(cluster) = &self.shared.cluster {
-            return record_key(cluster.next_record());
-        }
-        record_key(self.shared.records.last.fetch_add(1, Ordering::SeqCst) + 1)
+        let last = &self.shared.records.last;
+        record_key(self.shared.coordination.next_record(last))
     }
 
-    /// The last record id of a capped collection that several servers write to.
+    /// The last record id of a capped collection that several servers write to; `None` if only this one does.
     ///
     /// # Errors
     /// Errors of the engine, `DataCorruptionDetected` (301).
-    pub(crate) fn last_record(&self, cluster: &Cluster, snapshot: &Snapshot) -> Result<i64> {
-        if let Some(last) = cluster.stored_record(snapshot, &self.uuid)? {
-            return Ok(last);
+    pub(crate) fn last_record(&self, snapshot: &Snapshot) -> Result<Option<i64>> {
+        let coordination = &self.shared.coordination;
+        let Some(stored) = coordination.stored_record(snapshot, &self.uuid)? else {
+            return Ok(None);
+        };
+        if stored.is_some() {
+            return Ok(stored);
         }
         self.shared.records.load(snapshot, self.primary)?;
-        Ok(self.shared.records.last.load(Ordering::SeqCst))
+        Ok(Some(self.shared.records.last.load(Ordering::SeqCst)))
     }
 
     /// Waits until no other insert into this capped collection is under way. The caller holds the gate.

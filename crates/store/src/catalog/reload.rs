@@ -1,4 +1,4 @@
-//! Reads the catalog that other servers have changed. What is the same stays as it is in memory, with its gate, its statistics
+//! Reads the catalog that other servers have changed, or the leader of this one's replica set. What is the same stays as it is in memory, with its gate, its statistics
 //! and its plans.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use super::persist::{COLLECTION, INDEX, MULTIKEY, scan, tree_id};
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, definitions};
-use crate::cluster::Cluster;
+use crate::coordination::Coordination;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::index::Index;
 use frond_storage::index::spec::IndexSpec;
@@ -123,7 +123,7 @@ pub(super) fn load(
     before: &View,
     hooks: &Arc<Hooks>,
     large: LargeDocuments,
-    cluster: &Arc<Cluster>,
+    coordination: &Coordination,
 ) -> Result<View> {
     let known: HashMap<Uuid, &Arc<Collection>> = (before.iter())
         .map(|collection| (collection.uuid, collection))
@@ -149,9 +149,12 @@ pub(super) fn load(
             epoch: AtomicU64::new(0),
             hooks: hooks.clone(),
             large,
-            cluster: Some(cluster.clone()),
+            coordination: coordination.clone(),
             ..Shared::default()
         })?;
+        if !coordination.has_others() && !known.contains_key(&collection.uuid) {
+            collection.set_counts(collection.stored_counts(snapshot)?);
+        }
         view.insert(collection);
     }
     definitions::load(snapshot, &mut view)?;

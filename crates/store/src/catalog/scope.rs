@@ -10,8 +10,11 @@ use std::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
 use frond_error::ErrorCode;
 
-use super::{Catalog, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View};
-use crate::cluster::AtGate;
+use super::{
+    Catalog, CatalogSnapshot, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS,
+    View,
+};
+use crate::coordination::{AtGate, Coordination};
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, command};
 use frond_storage::keyspace::{Snapshot, WriteSet};
@@ -26,28 +29,7 @@ pub(super) enum Scope {
     /// A transaction: the moment of its begin, and its own writes.
     Transaction(Arc<OpenTransaction>),
     /// A fixed moment, which takes no writes.
-    Moment(Arc<Moment>),
-}
-
-/// All collections at one moment: a view of the catalog and a snapshot that agree.
-pub(crate) struct Moment {
-    view: ArcSwap<View>,
-    snapshot: Snapshot,
-}
-
-impl Moment {
-    pub(super) fn new(view: Arc<View>, snapshot: Snapshot) -> Moment {
-        let view = ArcSwap::from(view);
-        Moment { view, snapshot }
-    }
-
-    pub(super) fn view(&self) -> Arc<View> {
-        self.view.load_full()
-    }
-
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
+    Snapshot(Arc<CatalogSnapshot>),
 }
 
 impl Catalog {
@@ -56,7 +38,7 @@ impl Catalog {
         match &self.scope {
             Scope::Live => &self.state.current,
             Scope::Transaction(transaction) => transaction.view(),
-            Scope::Moment(moment) => &moment.view,
+            Scope::Snapshot(catalog_snapshot) => &catalog_snapshot.view,
         }
     }
 
@@ -72,13 +54,17 @@ impl Catalog {
     }
 
     /// A handle that reads at a moment.
-    pub(crate) fn at(&self, moment: &Arc<Moment>) -> Catalog {
-        self.with_scope(Scope::Moment(moment.clone()))
+    pub(crate) fn at(&self, catalog_snapshot: &Arc<CatalogSnapshot>) -> Catalog {
+        self.with_scope(Scope::Snapshot(catalog_snapshot.clone()))
     }
 
     /// Begins a transaction at a moment, of a client or of the server.
-    pub(crate) fn begin(&self, moment: &Moment, of_server: bool) -> OpenTransaction {
-        OpenTransaction::begin(&self.state, moment, of_server)
+    pub(crate) fn begin(
+        &self,
+        catalog_snapshot: &CatalogSnapshot,
+        of_server: bool,
+    ) -> OpenTransaction {
+        OpenTransaction::begin(&self.state, catalog_snapshot, of_server)
     }
 
     /// A handle that reads and writes in a transaction.
@@ -110,7 +96,7 @@ impl Catalog {
     pub(super) fn transaction(&self) -> Option<&Arc<OpenTransaction>> {
         match &self.scope {
             Scope::Transaction(transaction) => Some(transaction),
-            Scope::Live | Scope::Moment(_) => None,
+            Scope::Live | Scope::Snapshot(_) => None,
         }
     }
 
@@ -127,7 +113,7 @@ impl Catalog {
         let Some(transaction) = self.transaction() else {
             return Ok(None);
         };
-        Ok(Some(self.at(&Arc::new(transaction.moment()?))))
+        Ok(Some(self.at(&Arc::new(transaction.catalog_snapshot()?))))
     }
 
     /// Stages a commit of documents, in a transaction.
@@ -144,7 +130,7 @@ impl Catalog {
             Scope::Transaction(transaction) => {
                 transaction.stage(&self.state, collection, batch, effects)
             }
-            Scope::Live | Scope::Moment(_) => Err(read_only()),
+            Scope::Live | Scope::Snapshot(_) => Err(read_only()),
         }
     }
 
@@ -162,7 +148,7 @@ impl Catalog {
     pub(super) fn check_scope_writable(&self, ns: &Namespace) -> Result<()> {
         match &self.scope {
             Scope::Live => Ok(()),
-            Scope::Moment(_) => Err(read_only()),
+            Scope::Snapshot(_) => Err(read_only()),
             Scope::Transaction(transaction) if transaction.is_of_server() => Ok(()),
             Scope::Transaction(_) => self.check_writable_in_transaction(ns),
         }
@@ -203,7 +189,7 @@ impl Catalog {
             Scope::Transaction(_) => unsupported(format!(
                 "Stage not supported inside of a multi-document transaction: {stage}"
             )),
-            Scope::Live | Scope::Moment(_) => command(
+            Scope::Live | Scope::Snapshot(_) => command(
                 ErrorCode::InvalidOptions,
                 format!("The stage {stage} cannot be used with read concern 'snapshot'"),
             ),
@@ -222,7 +208,7 @@ impl Catalog {
     pub(crate) fn check_live(&self) -> Result<()> {
         match &self.scope {
             Scope::Live => Ok(()),
-            Scope::Moment(_) => Err(read_only()),
+            Scope::Snapshot(_) => Err(read_only()),
             Scope::Transaction(_) => Err(unsupported(
                 "this operation works on the current state of the store; run it outside of the multi-document transaction",
             )),
@@ -232,10 +218,10 @@ impl Catalog {
     /// All collections at the current moment.
     ///
     /// It waits for no change of a definition, for the reasons of [`Catalog::read`].
-    pub(crate) fn moment(&self) -> Moment {
+    pub(crate) fn catalog_snapshot(&self) -> CatalogSnapshot {
         let state = &self.state;
-        if let Some(cluster) = &state.cluster {
-            return self.moment_shared(cluster);
+        if let Coordination::Cluster(cluster) = &state.coordination {
+            return self.catalog_snapshot_shared(cluster);
         }
         loop {
             let before = state.epoch.load(Ordering::SeqCst);
@@ -246,7 +232,7 @@ impl Catalog {
             if Arc::ptr_eq(&view, &state.current.load()) {
                 let is_at_rest = before == after && before.is_multiple_of(2);
                 if is_at_rest || view.iter().all(|collection| collection.is_in(&snapshot)) {
-                    return Moment::new(with_announced, snapshot);
+                    return CatalogSnapshot::new(with_announced, snapshot);
                 }
                 std::thread::sleep(PUBLICATION_WAIT);
             }
@@ -261,7 +247,7 @@ impl Catalog {
         match &self.scope {
             Scope::Live => Ok(self.state.engine.snapshot()),
             Scope::Transaction(transaction) => transaction.snapshot(),
-            Scope::Moment(moment) => Ok(moment.snapshot.clone()),
+            Scope::Snapshot(catalog_snapshot) => Ok(catalog_snapshot.snapshot.clone()),
         }
     }
 
@@ -278,7 +264,7 @@ impl Catalog {
             };
             return Ok(Some((collection, self.snapshot()?)));
         }
-        if let Some(cluster) = &self.state.cluster {
+        if let Coordination::Cluster(cluster) = &self.state.coordination {
             return self.read_shared(ns, cluster);
         }
         loop {
@@ -315,9 +301,8 @@ impl Catalog {
 
     /// With other servers, waits for the lease. The result is dropped behind the gate.
     fn before_gate(&self) -> Option<AtGate<'_>> {
-        let cluster = self.state.cluster.as_ref()?;
         self.await_lease();
-        Some(cluster.at_gate())
+        self.state.coordination.at_gate()
     }
 
     /// Runs `write` with the current definition of a collection, which cannot change meanwhile.

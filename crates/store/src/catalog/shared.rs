@@ -1,6 +1,6 @@
 //! The catalog of one of several servers: its own changes, and how it follows those of others.
 //!
-//! A thread in the background polls the state of the cluster ([`crate::cluster`]). When another server closes the gates of
+//! A thread in the background polls the state of the cluster ([`crate::coordination`]). When another server closes the gates of
 //! collections, it holds the gates of this server until the state changes again, and says so. When there is a newer version of
 //! the catalog, it reads the catalog and publishes the new view. Another thread renews the lease.
 //!
@@ -19,9 +19,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
-use super::{Catalog, CatalogState, Collection, DROPPED, Moment, Uuid, View, persist, reload};
-use crate::cluster::Done;
-use crate::cluster::{Closing, Cluster, NoReload, SETTLE_PAUSE, ServerInfo, State, TAILS_PAUSE};
+use super::{
+    Catalog, CatalogSnapshot, CatalogState, Collection, DROPPED, Uuid, View, persist, reload,
+};
+use crate::coordination::cluster::{Closing, Done, NoReload, SETTLE_PAUSE, State, TAILS_PAUSE};
+use crate::coordination::{Cluster, Coordination, ServerInfo};
 use frond_storage::error::{Result, Unannounced};
 use frond_storage::keyspace::{Snapshot, TreeId, ValueRef, WriteSet};
 use frond_storage::namespace::Namespace;
@@ -99,11 +101,10 @@ impl CatalogState {
         let _ = self.engine.await_room();
         let own = Some(self.changing.lock());
         let state = self;
-        let Some(cluster) = &self.cluster else {
+        let Some((cluster, version)) = self.coordination.acquire()? else {
             let of_all = None;
             return Ok(Changing { state, of_all, own });
         };
-        let version = cluster.acquire()?.version;
         let of_all = OfAll {
             cluster,
             version,
@@ -125,10 +126,7 @@ impl CatalogState {
     /// # Errors
     /// As [`Cluster::close_gates`].
     pub(super) fn close_gates(&self, uuids: &[Uuid]) -> Result<()> {
-        match &self.cluster {
-            None => Ok(()),
-            Some(cluster) => cluster.close_gates(Closing::Some(uuids.to_vec())),
-        }
+        self.coordination.close_gates(uuids)
     }
 
     /// The same for all collections.
@@ -136,10 +134,7 @@ impl CatalogState {
     /// # Errors
     /// As [`Cluster::close_gates`].
     pub(super) fn close_all_gates(&self) -> Result<()> {
-        match &self.cluster {
-            None => Ok(()),
-            Some(cluster) => cluster.close_gates(Closing::All),
-        }
+        self.coordination.close_all_gates()
     }
 
     /// Fails if this server has no lease.
@@ -147,24 +142,12 @@ impl CatalogState {
     /// # Errors
     /// As [`Cluster::check_commit`].
     pub(super) fn check_lease(&self) -> Result<()> {
-        match &self.cluster {
-            None => Ok(()),
-            Some(cluster) => cluster.check_commit(),
-        }
+        self.coordination.check_commit()
     }
 
     /// Loads the catalog if there is a newer version. Returns whether there was one.
     pub(super) fn refresh(&self) -> bool {
-        let Some(cluster) = self.cluster.as_ref().filter(|_| !NoReload::is_set()) else {
-            return false;
-        };
-        let newer = || {
-            let state = cluster.state(&self.engine.snapshot())?;
-            Ok::<_, frond_storage::error::Error>(
-                state.announced || state.version != self.current.load().version,
-            )
-        };
-        if !newer().unwrap_or(false) {
+        if !self.coordination.has_newer(self.current.load().version) {
             return false;
         }
         let _one = self.reloading.lock();
@@ -177,7 +160,7 @@ impl CatalogState {
     /// # Errors
     /// Errors of the engine, `DataCorruptionDetected` (301).
     fn reload(&self, held: &mut Gates<'_>, is_odd: bool) -> Result<()> {
-        let Some(cluster) = &self.cluster else {
+        let Coordination::Cluster(cluster) = &self.coordination else {
             return Ok(());
         };
         let snapshot = self.engine.snapshot();
@@ -187,7 +170,13 @@ impl CatalogState {
             return Ok(());
         }
         cluster.note_change();
-        let mut after = reload::load(&snapshot, &before, &self.hooks, self.large, cluster)?;
+        let mut after = reload::load(
+            &snapshot,
+            &before,
+            &self.hooks,
+            self.large,
+            &self.coordination,
+        )?;
         after.version = state.version;
         self.session_tree.set(persist::session_tree(&snapshot)?);
         self.oplog.reload(&snapshot)?;
@@ -298,7 +287,7 @@ impl CatalogState {
         };
         begin_or_end();
         let mut wait = || -> Result<()> {
-            cluster.say_done(self.done(state.seq, watched))?;
+            cluster.publish_progress(self.done(state.seq, watched))?;
             let mut searched = Instant::now();
             loop {
                 std::thread::sleep(CLOSED_PAUSE);
@@ -350,7 +339,7 @@ impl CatalogState {
         }
         let done = self.done(0, watched);
         if done != *said {
-            cluster.say_done(done)?;
+            cluster.publish_progress(done)?;
             *said = done;
         }
         Ok(())
@@ -358,10 +347,7 @@ impl CatalogState {
 }
 
 /// Registers the server, and starts the threads in the background.
-pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
-    let Some(cluster) = &state.cluster else {
-        return Ok(());
-    };
+pub(super) fn start(state: &Arc<CatalogState>, cluster: &Arc<Cluster>) -> Result<()> {
     state.join(cluster)?;
     let spawn = |name: &str, run: fn(&Weak<CatalogState>, &Cluster)| {
         let (weak, cluster) = (Arc::downgrade(state), cluster.clone());
@@ -369,12 +355,7 @@ pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
         thread.spawn(move || run(&weak, &cluster))
     };
     let mut started = spawn("servers-lease", renew).and_then(|_| spawn("servers-follow", follow));
-    if let Some(engine) = state.engine.cluster() {
-        let weak = Arc::downgrade(cluster);
-        engine.set_stamp_combination(Arc::new(move |own| {
-            weak.upgrade()
-                .and_then(|cluster| cluster.settled_by_all(own))
-        }));
+    if cluster.combine_stamps() {
         started = started
             .and_then(|_| spawn("servers-stamps", settle))
             .and_then(|_| spawn("servers-garbage", collect));
@@ -407,9 +388,9 @@ fn settle(state: &Weak<CatalogState>, cluster: &Cluster) {
         };
         if !cluster.is_stalled() {
             // Readers in the order of stamps wait for the next try.
-            let _ = cluster.say_settled();
+            let _ = cluster.publish_low_watermark();
             let _ = cluster.engine().flush_log();
-            let _ = state.oplog.look_for_others();
+            let _ = state.oplog.poll_remote_entries();
         }
     }
 }
@@ -449,16 +430,13 @@ impl Catalog {
     /// # Errors
     /// With other servers: errors of the engine.
     pub(crate) fn allocate_tree(&self) -> Result<TreeId> {
-        match &self.state.cluster {
-            None => Ok(self.state.engine.allocate_tree()?),
-            Some(cluster) if self.transaction().is_some() => cluster.tree_of_transaction(),
-            Some(cluster) => cluster.tree_of_change(),
-        }
+        let in_transaction = self.transaction().is_some();
+        (self.state.coordination).allocate_tree(&self.state.engine, in_transaction)
     }
 
-    /// The other servers, if there may be some.
-    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
-        self.state.cluster.as_ref()
+    /// This server among the others.
+    pub(crate) fn coordination(&self) -> &Coordination {
+        &self.state.coordination
     }
 
     /// The registered servers; none if no others can share the store.
@@ -466,10 +444,7 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub fn servers(&self) -> Result<Vec<ServerInfo>> {
-        match &self.state.cluster {
-            None => Ok(Vec::new()),
-            Some(cluster) => cluster.servers(),
-        }
+        self.state.coordination.servers()
     }
 
     /// Lets all servers know new multikey paths of indexes, and waits until they do. Then documents may be committed that need
@@ -551,25 +526,23 @@ impl Catalog {
         collection: &Arc<Collection>,
         key: &[u8],
     ) -> Result<Option<Option<ValueRef>>> {
-        let cluster = self.cluster().filter(|_| self.is_live());
-        let Some((cluster, engine)) = cluster.zip(self.state.engine.cluster()) else {
+        if !self.is_live() {
             return Ok(None);
-        };
+        }
         let epoch = || collection.shared.epoch.load(Ordering::SeqCst);
         // As in `read_shared`, but the look-up takes the place of the snapshot.
         let before = epoch();
-        if !cluster.is_valid() || !before.is_multiple_of(2) {
+        if !before.is_multiple_of(2) {
             return Ok(None);
         }
-        let found = engine.get_latest(collection.primary, key)?;
-        let found = found.map(|value| value.map(ValueRef::from));
+        let found = (self.state.coordination).get_latest(collection.primary, key)?;
         let current = self.collection(ns);
         let is_same = current.is_some_and(|now| Arc::ptr_eq(&now, collection));
-        Ok(found.filter(|_| is_same && cluster.is_valid() && epoch() == before))
+        Ok(found.filter(|_| is_same && epoch() == before))
     }
 
-    /// As [`Catalog::moment`], with other servers.
-    pub(super) fn moment_shared(&self, cluster: &Cluster) -> Moment {
+    /// As [`Catalog::catalog_snapshot`], with other servers.
+    pub(super) fn catalog_snapshot_shared(&self, cluster: &Cluster) -> CatalogSnapshot {
         let state = &self.state;
         loop {
             let leased = cluster.await_lease();
@@ -587,7 +560,7 @@ impl Catalog {
             // Without a lease, or when the keyspace cannot be read, what is read of it fails.
             if (agree && cluster.is_valid()) || leased.is_err() {
                 let view = state.with_announced(view, &snapshot);
-                return Moment::new(view, snapshot);
+                return CatalogSnapshot::new(view, snapshot);
             }
             if !state.refresh() {
                 std::thread::sleep(super::PUBLICATION_WAIT);
@@ -600,10 +573,12 @@ impl Catalog {
     ///
     /// # Errors
     /// Errors of the engine, `DataCorruptionDetected` (301).
-    pub(crate) fn moment_at(&self, stamp: u64) -> Result<Option<Moment>> {
+    pub(crate) fn catalog_snapshot_at(&self, stamp: u64) -> Result<Option<CatalogSnapshot>> {
         let state = &self.state;
-        let snapshot = state.engine.cluster().and_then(|it| it.snapshot_at(stamp));
-        let (Some(cluster), Some(snapshot)) = (&state.cluster, snapshot.map(Snapshot::from)) else {
+        let Coordination::Cluster(cluster) = &state.coordination else {
+            return Ok(None);
+        };
+        let Some(snapshot) = cluster.snapshot_at(stamp) else {
             return Ok(None);
         };
         cluster.await_lease()?;
@@ -613,18 +588,22 @@ impl Catalog {
         let mut view = state.current.load_full();
         let then = cluster.state(&snapshot)?;
         if then.version != view.version || then.announced {
-            let mut loaded = reload::load(&snapshot, &view, &state.hooks, state.large, cluster)?;
+            let mut loaded = reload::load(
+                &snapshot,
+                &view,
+                &state.hooks,
+                state.large,
+                &state.coordination,
+            )?;
             loaded.version = then.version;
             view = Arc::new(loaded);
         }
-        Ok(Some(Moment::new(view, snapshot)))
+        Ok(Some(CatalogSnapshot::new(view, snapshot)))
     }
 
     /// Waits for the lease before a write. Without one, the commit fails.
     pub(super) fn await_lease(&self) {
-        if let Some(cluster) = &self.state.cluster {
-            let _ = cluster.await_lease();
-        }
+        let _ = self.state.coordination.await_lease();
     }
 
     /// Leaves the other servers, when the store is closed.
@@ -632,12 +611,6 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn leave(&self) -> Result<()> {
-        match &self.state.cluster {
-            None => Ok(()),
-            Some(cluster) => {
-                cluster.stop();
-                cluster.leave()
-            }
-        }
+        self.state.coordination.leave()
     }
 }

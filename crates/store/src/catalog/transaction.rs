@@ -16,7 +16,7 @@ use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 use parking_lot::{Mutex, RwLock};
 
-use super::{CatalogState, Collection, Moment, Shared, Uuid, View, persist};
+use super::{CatalogSnapshot, CatalogState, Collection, Shared, Uuid, View, persist};
 use crate::oplog::{Added, Batch, Log, TransactionLog, Trees};
 use frond_oplog::entry::Session;
 use frond_storage::error::{Error, Result, command, write_conflict};
@@ -88,10 +88,14 @@ struct Written {
 
 impl OpenTransaction {
     /// A transaction on a moment, of a client or of the server.
-    pub(super) fn begin(state: &CatalogState, moment: &Moment, of_server: bool) -> OpenTransaction {
+    pub(super) fn begin(
+        state: &CatalogState,
+        catalog_snapshot: &CatalogSnapshot,
+        of_server: bool,
+    ) -> OpenTransaction {
         OpenTransaction {
-            view: ArcSwap::from(moment.view()),
-            engine: RwLock::new(Some(state.engine.begin(moment.snapshot()))),
+            view: ArcSwap::from(catalog_snapshot.view()),
+            engine: RwLock::new(Some(state.engine.begin(catalog_snapshot.snapshot()))),
             oplog: state.oplog.trees(),
             committed_at: AtomicU64::new(0),
             of_server,
@@ -133,9 +137,9 @@ impl OpenTransaction {
     ///
     /// # Errors
     /// As [`OpenTransaction::snapshot`].
-    pub(super) fn moment(&self) -> Result<Moment> {
+    pub(super) fn catalog_snapshot(&self) -> Result<CatalogSnapshot> {
         let snapshot = self.snapshot()?;
-        Ok(Moment::new(self.view.load_full(), snapshot))
+        Ok(CatalogSnapshot::new(self.view.load_full(), snapshot))
     }
 
     fn with_engine<T>(&self, run: impl FnOnce(&EngineTransaction) -> Result<T>) -> Result<T> {
@@ -291,7 +295,7 @@ impl OpenTransaction {
         let mut set = WriteSet::new();
         extra(&mut set);
         // Dropped behind the gates.
-        let at_gate = state.cluster.as_ref().map(|cluster| cluster.at_gate());
+        let at_gate = state.coordination.at_gate();
         let mut gates = Vec::new();
         for (uuid, written) in &changes.written {
             if !changes.created.contains_key(uuid) {
@@ -307,13 +311,9 @@ impl OpenTransaction {
         }
         let writes = !engine.is_empty() || !set.is_empty();
         let mut watched = None;
-        if let Some(cluster) = &state.cluster
-            && changes.written.values().any(|written| written.is_watched)
-        {
-            watched = Some((
-                cluster,
-                cluster.stage_watched(&mut set, &engine.snapshot())?,
-            ));
+        if changes.written.values().any(|written| written.is_watched) {
+            let coordination = &state.coordination;
+            watched = coordination.stage_watched(&mut set, &engine.snapshot())?;
         }
         // It cannot be turned on or off while the gates, or the lock on changes, are held.
         if writes && state.oplog.trees() != self.oplog {
@@ -337,7 +337,7 @@ impl OpenTransaction {
         let created: Vec<_> = changes.created.values().cloned().collect();
         let announced = state.announce(created)?;
         state.check_lease()?;
-        let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
+        let _in_flight = (added.entries > 0).then(|| state.oplog.begin_commit());
         let again = state.oplog.prepare_again();
         let committed = engine.commit_reserving(set, Durability::Logged, again);
         // Also after an error, which may not tell that nothing was committed.
@@ -345,12 +345,12 @@ impl OpenTransaction {
             state.hooks.changed();
         }
         let committed = committed.map_err(not_staged)?;
-        if let Some((cluster, change)) = watched {
-            cluster.committed_watched(change);
-        }
-        if let Some(at) = state.oplog.note(committed.first_stamp, added) {
+        state.coordination.committed_watched(watched);
+        if let Some(at) = state.oplog.record_commit(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
-            state.oplog.tell(at, added, Some(changes.log.places()));
+            state
+                .oplog
+                .notify_readers(at, added, Some(changes.log.places()));
         }
         for written in changes.written.values() {
             written.shared.count(written.counts);

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use super::Collection;
-use super::definitions::ViewDefinition;
+use super::view_definition::ViewDefinition;
 use frond_storage::namespace::Namespace;
 
 /// Shards of the map. A change copies one shard, so that creating thousands of collections one after the

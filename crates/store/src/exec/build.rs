@@ -36,7 +36,7 @@ use crate::plan::{Access, IndexAccess};
 
 /// The parts of the rows that their consumer uses.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct RowParts {
     /// Their keys and records, as a writer does.
     pub keys: bool,
     /// Their documents. A count does not read them if an index decides the filter.
@@ -48,9 +48,9 @@ pub struct Wanted {
     pub loading: Loading,
 }
 
-impl Wanted {
-    pub fn documents(loading: Loading) -> Wanted {
-        Wanted {
+impl RowParts {
+    pub fn documents(loading: Loading) -> RowParts {
+        RowParts {
             keys: false,
             documents: true,
             index_keys: false,
@@ -60,10 +60,10 @@ impl Wanted {
     }
 
     /// Only the number of rows.
-    pub fn count() -> Wanted {
-        Wanted {
+    pub fn count() -> RowParts {
+        RowParts {
             documents: false,
-            ..Wanted::documents(Loading::ForFilter(None))
+            ..RowParts::documents(Loading::ForFilter(None))
         }
     }
 }
@@ -92,7 +92,7 @@ pub struct Builder<'a> {
     /// The order that was asked for.
     pub sort: &'a SortSpec,
     /// The parts of the rows that are used.
-    pub wanted: &'a Wanted,
+    pub wanted: &'a RowParts,
 }
 
 impl Builder<'_> {

@@ -5,10 +5,11 @@ use frond_query::aggregate::{GroupParts, Groups};
 
 use super::describe::{Describer, Part, count, direction_text};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::parallel::{ParallelScan, Purpose, START_BYTES, has_helpers};
 use super::parts::{CopyRows, Rows, ToGroups, ToSink};
 use super::reader::Reader;
+use super::stats::OperatorStats;
 use crate::plan::{KeyInterval, primary_range};
 use frond_storage::error::Result;
 use frond_storage::intervals::Intervals;
@@ -79,7 +80,7 @@ impl CollScan {
     fn scan_alone(
         &mut self,
         cx: &ExecContext,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         divides: bool,
         sink: Sink<'_>,
     ) -> Result<(Pulled, Option<Vec<u8>>)> {
@@ -124,7 +125,7 @@ impl Operator for CollScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         if self.divided.is_none() {
@@ -153,7 +154,7 @@ impl Operator for CollScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         groups: &mut Groups,
     ) -> Result<Pulled> {
         if self.divided.is_none() {
@@ -203,7 +204,7 @@ impl Operator for CollScan {
         Some("COLLSCAN")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &Part::All);
         stage.push("direction", direction_text(self.direction));
         if describer.executed {
@@ -211,7 +212,7 @@ impl Operator for CollScan {
         }
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         stats.works
     }
 }

@@ -3,7 +3,8 @@
 use frond_bson::{DocBuf, doc};
 
 use super::describe::{self, Describer};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// Counts the rows of its input, and returns one row: `{n: …}`.
@@ -30,7 +31,7 @@ impl Operator for Count {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        _: &mut OpStats,
+        _: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let Count { skip, limit, met } = self;
@@ -61,7 +62,7 @@ impl Operator for Count {
         Some("COUNT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, describer: &Describer<'_>) {
         if describer.executed {
             let found = self.met.saturating_sub(self.skip);
             stage.push("nCounted", describe::count(found));
@@ -98,7 +99,7 @@ impl Operator for RecordCount {
         &mut self,
         _: &ExecContext,
         _: &mut Inputs,
-        _: &mut OpStats,
+        _: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let n = i64::try_from(self.counted()).unwrap_or(i64::MAX);
@@ -113,7 +114,7 @@ impl Operator for RecordCount {
         Some("RECORD_STORE_FAST_COUNT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, describer: &Describer<'_>) {
         if describer.executed {
             stage.push("nCounted", describe::count(self.counted()));
             stage.push("nSkipped", describe::count(self.documents.min(self.skip)));

@@ -13,8 +13,8 @@ use super::executor::Executor;
 use super::operator::{Flow, Pulled, Row};
 use super::record_id::record_id;
 use super::tail::Tail;
-use crate::figures;
 use crate::memory::OperationMemory;
+use crate::op_stats;
 use crate::signal::TailSignal;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
@@ -291,29 +291,29 @@ impl QueryCursor {
     /// As [`QueryCursor::next`].
     pub fn for_each(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Flow> {
         let flow = self.advance(visit);
-        self.note();
+        self.update_op_stats();
         flow
     }
 
     /// Notes what it has examined in the figures of the operation. A plan that has ended has done that.
-    pub(crate) fn note(&mut self) {
+    pub(crate) fn update_op_stats(&mut self) {
         match &mut self.rows {
-            Rows::Plan(executor) => executor.note(),
+            Rows::Plan(executor) => executor.update_op_stats(),
             Rows::Tail(..) => {
                 let now = self.stats();
                 let noted = std::mem::replace(&mut self.noted, now);
-                figures::note_named("COLLSCAN");
-                figures::note(|figures| {
+                op_stats::set_summary("COLLSCAN");
+                op_stats::update(|op_stats| {
                     // After a pause another scan counts from zero.
                     let since = |now: u64, noted: u64| now.checked_sub(noted).unwrap_or(now);
-                    figures.keys_examined += since(now.keys_examined, noted.keys_examined);
-                    figures.docs_examined += since(now.docs_examined, noted.docs_examined);
+                    op_stats.keys_examined += since(now.keys_examined, noted.keys_examined);
+                    op_stats.docs_examined += since(now.docs_examined, noted.docs_examined);
                 });
             }
             Rows::Stream(_) | Rows::Done(_) => {}
         }
         if self.spilled.times() > 0 {
-            figures::note(|figures| figures.used_disk = true);
+            op_stats::update(|op_stats| op_stats.used_disk = true);
         }
     }
 

@@ -7,7 +7,7 @@ use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc, key};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 
-use super::operator::{Node, OpStats};
+use super::stats::OperatorStats;
 use crate::plan::IndexAccess;
 use crate::plan::residual::{Checked, checked, is_said_by_id};
 use frond_storage::intervals::{Interval, Intervals, Label};
@@ -16,7 +16,7 @@ use frond_storage::text;
 
 /// Maximum bytes of the parts of an explanation that grow with the query. The rest, some KiB, fits beside them
 /// into a reply of 16 MiB.
-const ROOM_BYTES: usize = 15 << 20;
+const BUDGET_BYTES: usize = 15 << 20;
 
 /// Bytes of the bounds of one index scan, as in MongoDB (`internalQueryExplainSizeThresholdBytes`).
 const BOUNDS_BYTES_MAX: usize = 10 << 20;
@@ -26,15 +26,15 @@ const STAGE_BYTES: usize = 512;
 
 /// The bytes that are left for an explanation.
 #[derive(Debug)]
-pub struct Room(Cell<usize>);
+pub struct ExplainBudget(Cell<usize>);
 
-impl Default for Room {
-    fn default() -> Room {
-        Room(Cell::new(ROOM_BYTES))
+impl Default for ExplainBudget {
+    fn default() -> ExplainBudget {
+        ExplainBudget(Cell::new(BUDGET_BYTES))
     }
 }
 
-impl Room {
+impl ExplainBudget {
     /// Takes so many bytes, if they are left.
     fn take(&self, bytes: usize) -> bool {
         let rest = self.0.get().checked_sub(bytes);
@@ -42,7 +42,7 @@ impl Room {
         rest.is_some()
     }
 
-    /// Adds a document to another one; a warning in its place if there is no room for it.
+    /// Adds a document to another one; a warning in its place if the budget does not cover it.
     pub fn push(&self, out: &mut DocBuf, name: &str, part: &Doc) {
         if self.take(part.len_bytes()) {
             out.push(name, part);
@@ -109,44 +109,19 @@ pub struct Describer<'a> {
     /// Whether the stages have run, so that they have statistics.
     pub executed: bool,
     /// Shared by all stages of the explanation.
-    pub room: &'a Room,
+    pub budget: &'a ExplainBudget,
 }
 
 impl Describer<'_> {
-    /// An operator and its inputs.
-    pub fn stage(&self, node: &Node) -> DocBuf {
-        let inputs = node.inputs();
-        let Some(name) = node.operator().name(self) else {
-            return inputs
-                .first()
-                .map(|input| self.stage(input))
-                .unwrap_or_default();
-        };
-        let mut stage = self.begin(name, node.stats(), node.works());
-        node.operator().describe(&mut stage, node.stats(), self);
-        match inputs {
-            [] => {}
-            [input] if !matches!(name, "OR" | "SORT_MERGE") => {
-                stage.push("inputStage", &self.stage(input));
-            }
-            _ => stage.push_array("inputStages", |stages| {
-                for input in inputs {
-                    if !self.room.take(STAGE_BYTES) {
-                        let text = "stats tree exceeded BSON size limit for explain";
-                        stages.push(&doc! {"warning": text});
-                        break;
-                    }
-                    stages.push(&self.stage(input));
-                }
-            }),
-        }
-        stage
+    /// Takes the bytes of a further stage, if they are left.
+    pub fn takes_stage(&self) -> bool {
+        self.budget.take(STAGE_BYTES)
     }
 
     /// Begins a stage; if it has run, with the statistics that every stage has.
-    pub fn begin(&self, name: &str, stats: &OpStats, works: u64) -> DocBuf {
+    pub fn begin(&self, name: &str, stats: &OperatorStats, works: u64) -> DocBuf {
         let mut stage = doc! {"stage": name};
-        self.room.take(STAGE_BYTES);
+        self.takes_stage();
         if self.executed {
             // A stage that returned more rows than its inputs worked for each of them.
             let works = works.max(stats.advanced);
@@ -193,7 +168,7 @@ impl Describer<'_> {
             }),
         };
         if !kept.is_empty() {
-            self.room.push(stage, "filter", &kept);
+            self.budget.push(stage, "filter", &kept);
         }
     }
 
@@ -266,8 +241,8 @@ impl Describer<'_> {
     ) {
         stage.push("indexVersion", 2);
         stage.push("direction", direction_text(direction));
-        match bounds_within(fields, direction, self.room.0.get(), collator) {
-            Some(bounds) => self.room.push(stage, "indexBounds", &bounds),
+        match bounds_within(fields, direction, self.budget.0.get(), collator) {
+            Some(bounds) => self.budget.push(stage, "indexBounds", &bounds),
             None => warn(
                 stage,
                 "index bounds omitted due to BSON size limit for explain",
@@ -276,7 +251,7 @@ impl Describer<'_> {
     }
 
     /// Adds the statistics of an index scan, if it has run.
-    pub fn push_scan_figures(&self, stage: &mut DocBuf, stats: &OpStats) {
+    pub fn push_scan_stats(&self, stage: &mut DocBuf, stats: &OperatorStats) {
         if self.executed {
             stage.push("keysExamined", count(stats.keys_examined));
             stage.push("seeks", count(stats.seeks));
@@ -286,14 +261,14 @@ impl Describer<'_> {
     }
 }
 
-/// The bounds of an index scan as text, unless they take more than `room` bytes.
+/// The bounds of an index scan as text, unless they take more than `budget` bytes.
 fn bounds_within<'a>(
     fields: impl Iterator<Item = (&'a str, &'a Intervals, key::Direction)>,
     direction: Direction,
-    room: usize,
+    budget: usize,
     collator: &Collator,
 ) -> Option<DocBuf> {
-    let mut room = room.min(BOUNDS_BYTES_MAX);
+    let mut budget = budget.min(BOUNDS_BYTES_MAX);
     let mut bounds = DocBuf::new();
     for (path, ranges, stored) in fields {
         let falling = (stored == key::Direction::Descending) != (direction == Direction::Backward);
@@ -305,7 +280,7 @@ fn bounds_within<'a>(
                 .get(at)
                 .map(|one| interval_text(one, falling, collator))?;
             // Each element also has a type, a number as its name, a length and two zero bytes.
-            room = room.checked_sub(text.len() + 16)?;
+            budget = budget.checked_sub(text.len() + 16)?;
             list.push(text.as_str());
         }
         bounds.push(path, &list);

@@ -8,8 +8,9 @@ use frond_query::matcher::Filter;
 use super::describe::{Describer, Part, count};
 use super::index_scan::{damaged, orphan, parts_of};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
+use super::stats::OperatorStats;
 use crate::plan::IndexAccess;
 use frond_storage::error::Result;
 use frond_storage::index::covered;
@@ -70,7 +71,7 @@ impl Operator for DistinctScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let DistinctScan {
@@ -148,16 +149,16 @@ impl Operator for DistinctScan {
         Some("DISTINCT_SCAN")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &Part::Keys(self.access.clone()));
         describer.push_index(stage, &self.access);
-        describer.push_scan_figures(stage, stats);
+        describer.push_scan_stats(stage, stats);
         if describer.executed && stats.docs_examined > 0 {
             stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         stats.works
     }
 }

@@ -1,7 +1,8 @@
 //! A plan that finds nothing, because nothing can match.
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, Sink};
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 pub struct Eof;
@@ -11,7 +12,7 @@ impl Operator for Eof {
         &mut self,
         _: &ExecContext,
         _: &mut Inputs,
-        _: &mut OpStats,
+        _: &mut OperatorStats,
         _: Sink<'_>,
     ) -> Result<Pulled> {
         Ok(Pulled::End)

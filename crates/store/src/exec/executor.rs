@@ -8,13 +8,12 @@ use frond_query::matcher::canonical;
 
 use super::ExecStats;
 use super::coll_scan::CollScan;
-use super::describe::{Describer, Room};
-use super::operator::{
-    ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled, Row, RowRef, Sink,
-};
+use super::describe::{Describer, ExplainBudget};
+use super::operator::{ExecContext, Flow, Inputs, Node, Operator, Pulled, Row, RowRef, Sink};
 use super::oplog_scan::OplogScan;
+use super::stats::OperatorStats;
 use crate::catalog::Collection;
-use crate::figures;
+use crate::op_stats;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
 use frond_storage::keyspace::{Engine, Snapshot};
@@ -29,7 +28,7 @@ pub struct Executor {
     keeps_keys: bool,
     ended: bool,
     /// Whether its statistics are those of the operation; those of trial runs are not.
-    notes: bool,
+    updates_op_stats: bool,
     /// Whether its stages are those that the profiler shows.
     reports: bool,
     /// The knowledge of the operation about the collection.
@@ -50,36 +49,36 @@ impl Executor {
             cx: ExecContext::new(collection, snapshot, limits),
             keeps_keys,
             ended: false,
-            notes: false,
+            updates_op_stats: false,
             reports: false,
             noted: ExecStats::default(),
         }
     }
 
     /// Adds what it examines to the statistics of the operation, and its stages too if it `reports`.
-    pub fn noting(mut self, reports: bool) -> Executor {
-        self.notes = true;
+    pub fn updating_op_stats(mut self, reports: bool) -> Executor {
+        self.updates_op_stats = true;
         self.reports = reports;
         self
     }
 
     /// Notes what it has examined since the last time.
-    pub fn note(&mut self) {
-        if !self.notes {
+    pub fn update_op_stats(&mut self) {
+        if !self.updates_op_stats {
             return;
         }
         let now = self.stats();
         let noted = std::mem::replace(&mut self.noted, now);
-        figures::note(|figures| {
-            figures.keys_examined += now.keys_examined - noted.keys_examined;
-            figures.docs_examined += now.docs_examined - noted.docs_examined;
+        op_stats::update(|op_stats| {
+            op_stats.keys_examined += now.keys_examined - noted.keys_examined;
+            op_stats.docs_examined += now.docs_examined - noted.docs_examined;
         });
         if self.reports
-            && let Some((filter, sort)) = figures::wanted_exec_stats()
+            && let Some((filter, sort)) = op_stats::wanted_exec_stats()
         {
             let stages = self.stages(&filter, &sort);
             let is_short = stages.len_bytes() <= STAGES_BYTES_MAX;
-            figures::note(|figures| figures.exec_stats = Some(stages).filter(|_| is_short));
+            op_stats::update(|op_stats| op_stats.exec_stats = Some(stages).filter(|_| is_short));
         }
     }
 
@@ -93,9 +92,9 @@ impl Executor {
             collator,
             id_collator: collator,
             executed: true,
-            room: &Room::default(),
+            budget: &ExplainBudget::default(),
         };
-        describer.stage(&self.root)
+        self.root.describe(&describer)
     }
 
     /// Hands rows to `sink` until it asks for a pause or there are no more.
@@ -228,7 +227,7 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        self.note();
+        self.update_op_stats();
     }
 }
 
@@ -243,7 +242,7 @@ pub enum TailSource {
 pub struct TailScan {
     scan: TailSource,
     cx: ExecContext,
-    stats: OpStats,
+    stats: OperatorStats,
     keeps_keys: bool,
 }
 
@@ -258,7 +257,7 @@ impl TailScan {
     ) -> TailScan {
         TailScan {
             scan,
-            stats: OpStats::default(),
+            stats: OperatorStats::default(),
             cx: ExecContext::new(collection, snapshot, limits),
             keeps_keys,
         }

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, Part, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
+use super::stats::OperatorStats;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::keyspace::TreeId;
 
@@ -56,7 +57,7 @@ impl Fetch {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         loop {
@@ -107,7 +108,7 @@ fn hand_on(
     reader: &Reader,
     cx: &ExecContext,
     row: RowRef<'_>,
-    stats: &mut OpStats,
+    stats: &mut OperatorStats,
     sink: Sink<'_>,
 ) -> Result<Flow> {
     match row.record {
@@ -135,7 +136,7 @@ impl Operator for Fetch {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         if cx.snapshot().gathers_reads() {
@@ -149,7 +150,7 @@ impl Operator for Fetch {
         Some("FETCH")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &self.part);
         if describer.executed {
             stage.push("docsExamined", count(stats.docs_examined));

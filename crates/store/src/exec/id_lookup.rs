@@ -3,8 +3,9 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// Looks one key up in the tree of the collection.
@@ -29,7 +30,7 @@ impl Operator for IdLookup {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         if let Some(key) = self.key.take() {
@@ -52,14 +53,14 @@ impl Operator for IdLookup {
         Some("IDHACK")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         if describer.executed {
             stage.push("keysExamined", count(stats.keys_examined));
             stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         stats.works
     }
 }

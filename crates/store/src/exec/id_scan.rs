@@ -5,7 +5,8 @@ use frond_bson::{DocBuf, doc, key};
 
 use super::describe::Describer;
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OperatorStats;
 use crate::plan::primary_range;
 use frond_storage::error::Result;
 use frond_storage::index::spec::ID_INDEX_NAME;
@@ -78,7 +79,7 @@ impl IdScan {
         key: &[u8],
         record: &[u8],
         order: Option<bool>,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Flow> {
         stats.advanced += 1;
@@ -106,7 +107,7 @@ impl Operator for IdScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let IdScan { search, order, .. } = self;
@@ -149,7 +150,7 @@ impl Operator for IdScan {
         Some(if self.counts { "COUNT_SCAN" } else { "IXSCAN" })
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         stage.push("keyPattern", &doc! {"_id": 1});
         stage.push("indexName", ID_INDEX_NAME);
         describer.push_collation(stage, describer.id_collator);
@@ -161,10 +162,10 @@ impl Operator for IdScan {
         let bounds = [("_id", &self.ranges, key::Direction::Ascending)];
         let collator = describer.id_collator;
         describer.push_bounds(stage, self.direction, bounds.into_iter(), collator);
-        describer.push_scan_figures(stage, stats);
+        describer.push_scan_stats(stage, stats);
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         stats.works
     }
 }

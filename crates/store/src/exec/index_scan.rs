@@ -7,9 +7,10 @@ use frond_query::matcher::Filter;
 
 use super::describe::{Describer, Part, count};
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
+use super::stats::OperatorStats;
 use crate::plan::IndexAccess;
 use crate::plan::merge::OrderPart;
 use frond_storage::error::{Error, Result, corrupt};
@@ -103,7 +104,7 @@ impl Operator for IndexScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let IndexScan {
@@ -186,17 +187,17 @@ impl Operator for IndexScan {
         Some(if self.counts { "COUNT_SCAN" } else { "IXSCAN" })
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &self.part);
         describer.push_index(stage, &self.access);
-        describer.push_scan_figures(stage, stats);
+        describer.push_scan_stats(stage, stats);
         if describer.executed && stats.docs_examined > 0 {
             // A field that is null in its entry may be missing from the document.
             stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         stats.works
     }
 }

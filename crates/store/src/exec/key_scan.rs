@@ -9,7 +9,8 @@ use std::ops::Bound;
 
 use frond_bson::key;
 
-use super::operator::{ExecContext, Flow, OpStats, Pulled};
+use super::operator::{ExecContext, Flow, Pulled};
+use super::stats::OperatorStats;
 use crate::plan::key_range::{KeyRange, ScanField};
 use frond_storage::error::{Result, corrupt};
 use frond_storage::intervals::Interval;
@@ -106,7 +107,12 @@ impl KeyScan {
 
     /// Opens the cursor between the outermost bounds.
     #[inline(never)]
-    fn open(&mut self, snapshot: &Snapshot, range: KeyRange, stats: &mut OpStats) -> Result<()> {
+    fn open(
+        &mut self,
+        snapshot: &Snapshot,
+        range: KeyRange,
+        stats: &mut OperatorStats,
+    ) -> Result<()> {
         let KeyRange {
             tree,
             fields,
@@ -151,8 +157,8 @@ impl KeyScan {
     pub fn for_each(
         &mut self,
         cx: &ExecContext,
-        stats: &mut OpStats,
-        mut visit: impl FnMut(&[u8], &[u8], usize, &mut OpStats) -> Result<Step>,
+        stats: &mut OperatorStats,
+        mut visit: impl FnMut(&[u8], &[u8], usize, &mut OperatorStats) -> Result<Step>,
     ) -> Result<Pulled> {
         if let Some(range) = self.range.take() {
             self.open(cx.snapshot(), range, stats)?;

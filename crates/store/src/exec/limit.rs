@@ -3,7 +3,8 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// Ends after a number of rows of its input.
@@ -23,7 +24,7 @@ impl Operator for Limit {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let rows = self.rows;
@@ -49,7 +50,7 @@ impl Operator for Limit {
         Some("LIMIT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, _: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, _: &Describer<'_>) {
         stage.push("limitAmount", count(self.rows));
     }
 }

@@ -8,8 +8,9 @@ use frond_query::meta::{MetaField, MetaFields, Metadata};
 use frond_query::sort::SortSpec;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
 use super::record_id::record_id;
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.
@@ -83,7 +84,7 @@ impl Operator for AddMetadata {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let AddMetadata {

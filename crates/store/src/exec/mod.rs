@@ -37,12 +37,14 @@ pub mod seen;
 pub mod skip;
 pub mod sort;
 pub mod sort_merge;
+pub mod stats;
 pub mod tail;
 pub mod text_match;
 pub mod trial;
 pub mod union;
 
-use operator::{Node, OpStats};
+use operator::Node;
+use stats::OperatorStats;
 
 /// Keys and documents that a plan examined, for `explain` and the log of slow operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,8 +56,8 @@ pub struct ExecStats {
     pub large_examined: u64,
 }
 
-impl From<&OpStats> for ExecStats {
-    fn from(stats: &OpStats) -> ExecStats {
+impl From<&OperatorStats> for ExecStats {
+    fn from(stats: &OperatorStats) -> ExecStats {
         ExecStats {
             keys_examined: stats.keys_examined,
             docs_examined: stats.docs_examined,

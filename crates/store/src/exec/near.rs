@@ -14,9 +14,10 @@ use frond_error::ErrorCode;
 use super::describe::{Describer, Part, count};
 use super::index_scan::{damaged, orphan, parts_of};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
+use super::stats::OperatorStats;
 use crate::memory;
 use crate::plan::near::NearAccess;
 use frond_storage::error::{Result, command};
@@ -90,9 +91,9 @@ pub struct NearScan {
     numbered: u64,
     ended: bool,
     /// The statistics of the scans of all rings.
-    scanned: OpStats,
+    scanned: OperatorStats,
     /// The statistics of the fetched documents.
-    fetched: OpStats,
+    fetched: OperatorStats,
 }
 
 impl NearScan {
@@ -117,8 +118,8 @@ impl NearScan {
             ready: Vec::new(),
             numbered: 0,
             ended: from > end,
-            scanned: OpStats::default(),
-            fetched: OpStats::default(),
+            scanned: OperatorStats::default(),
+            fetched: OperatorStats::default(),
             access,
         }
     }
@@ -127,7 +128,7 @@ impl NearScan {
     fn read_rings(
         &mut self,
         cx: &ExecContext,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         loop {
@@ -330,7 +331,7 @@ impl Operator for NearScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let pulled = self.read_rings(cx, stats, sink)?;
@@ -356,14 +357,14 @@ impl Operator for NearScan {
         Some(self.access.field.stage())
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, describer: &Describer<'_>) {
         let spec = &self.access.scan.index.spec;
         stage.push("keyPattern", &spec.key);
         stage.push("indexName", spec.name.as_str());
         stage.push("indexVersion", 2);
         let mut scan = describer.begin("IXSCAN", &self.scanned, self.scanned.works);
         describer.push_index(&mut scan, &self.access.scan);
-        describer.push_scan_figures(&mut scan, &self.scanned);
+        describer.push_scan_stats(&mut scan, &self.scanned);
         let mut fetch = describer.begin("FETCH", &self.fetched, self.scanned.works);
         describer.push_filter(&mut fetch, &Part::NotNear);
         if describer.executed {
@@ -374,7 +375,7 @@ impl Operator for NearScan {
         stage.push_array("inputStages", |stages| stages.push(&fetch));
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         self.scanned.works + stats.advanced
     }
 }

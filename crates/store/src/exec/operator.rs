@@ -10,16 +10,18 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::{Doc, DocBuf, doc};
 use frond_query::aggregate::Groups;
 use frond_query::meta::Metadata;
 
 use super::describe::Describer;
+use super::stats::OperatorStats;
 use crate::catalog::Collection;
-use crate::figures;
+use crate::op_stats;
+use crate::own_files::OwnFiles;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
-use frond_storage::keyspace::{Engine, Files, MemoryBudget, Snapshot, TreeId};
+use frond_storage::keyspace::{Engine, MemoryBudget, Snapshot, TreeId};
 use frond_storage::record;
 
 /// Steps between two checks of the limits, and of the memory that the snapshot keeps.
@@ -122,40 +124,6 @@ impl Row {
     }
 }
 
-/// The statistics of one operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpStats {
-    /// Units of work of an operator without inputs: keys and documents that it examined.
-    pub works: u64,
-    /// Rows that it returned.
-    pub advanced: u64,
-    /// Index keys, and documents of a bounded scan over `_id`.
-    pub keys_examined: u64,
-    pub docs_examined: u64,
-    /// Those of them that are stored in parts.
-    pub large_examined: u64,
-    /// Documents that the input had read already.
-    pub already_read: u64,
-    /// Searches for a key in an index: one for the first key, and one for each jump over keys that cannot match.
-    pub seeks: u64,
-    /// Rows that were compared with those seen before.
-    pub dups_tested: u64,
-    /// Rows dropped because they were seen before.
-    pub dups_dropped: u64,
-    /// Whether it reached its end.
-    pub ended: bool,
-    /// The time that it and its inputs took, if times are measured.
-    pub time: Duration,
-}
-
-impl OpStats {
-    /// Counts a document, by its record.
-    pub fn examine(&mut self, record: &[u8]) {
-        self.docs_examined += 1;
-        self.large_examined += u64::from(record::is_in_parts(record));
-    }
-}
-
 /// The collection and the snapshot that the operators read, and the limits of the operation.
 pub struct ExecContext {
     pub collection: Arc<Collection>,
@@ -232,9 +200,9 @@ impl ExecContext {
             return Ok(());
         }
         self.steps.set(0);
-        figures::show_plan();
+        op_stats::show_plan();
         if let Some(engine) = &self.engine
-            && engine.files().is_some_and(Files::retains_too_much)
+            && OwnFiles::new(engine).retains_too_much()
         {
             let held = self.snapshot.as_ref();
             let retained = held.map_or(0, |snapshot| engine.retained_by(snapshot));
@@ -330,7 +298,7 @@ pub trait Operator: Send {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled>;
 
@@ -342,7 +310,7 @@ pub trait Operator: Send {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         groups: &mut Groups,
     ) -> Result<Pulled> {
         self.pull(cx, inputs, stats, &mut |row| {
@@ -355,7 +323,7 @@ pub trait Operator: Send {
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str>;
 
     /// Adds the fields of the stage in `explain` besides those that all stages have.
-    fn describe(&self, _stage: &mut DocBuf, _stats: &OpStats, _describer: &Describer<'_>) {}
+    fn describe(&self, _stage: &mut DocBuf, _stats: &OperatorStats, _describer: &Describer<'_>) {}
 
     /// Whether it holds all that it will hand on, so that neither it nor its inputs read any more.
     fn has_read_all(&self) -> bool {
@@ -375,7 +343,7 @@ pub trait Operator: Send {
 
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
     /// was none to give. `inputs` are those of its inputs.
-    fn works(&self, _stats: &OpStats, inputs: u64) -> u64 {
+    fn works(&self, _stats: &OperatorStats, inputs: u64) -> u64 {
         inputs
     }
 }
@@ -384,7 +352,7 @@ pub trait Operator: Send {
 pub struct Node {
     operator: Box<dyn Operator>,
     inputs: Inputs,
-    stats: OpStats,
+    stats: OperatorStats,
 }
 
 impl Node {
@@ -398,7 +366,7 @@ impl Node {
         Node {
             operator: Box::new(operator),
             inputs: Inputs(inputs),
-            stats: OpStats::default(),
+            stats: OperatorStats::default(),
         }
     }
 
@@ -467,6 +435,36 @@ impl Node {
             .try_for_each(|input| input.continue_on(snapshot))
     }
 
+    /// The operator and its inputs as `explain` shows them.
+    pub fn describe(&self, describer: &Describer<'_>) -> DocBuf {
+        let inputs = self.inputs();
+        let Some(name) = self.operator.name(describer) else {
+            return inputs
+                .first()
+                .map(|input| input.describe(describer))
+                .unwrap_or_default();
+        };
+        let mut stage = describer.begin(name, &self.stats, self.works());
+        self.operator.describe(&mut stage, &self.stats, describer);
+        match inputs {
+            [] => {}
+            [input] if !matches!(name, "OR" | "SORT_MERGE") => {
+                stage.push("inputStage", &input.describe(describer));
+            }
+            _ => stage.push_array("inputStages", |stages| {
+                for input in inputs {
+                    if !describer.takes_stage() {
+                        let text = "stats tree exceeded BSON size limit for explain";
+                        stages.push(&doc! {"warning": text});
+                        break;
+                    }
+                    stages.push(&input.describe(describer));
+                }
+            }),
+        }
+        stage
+    }
+
     pub fn operator(&self) -> &dyn Operator {
         &*self.operator
     }
@@ -476,7 +474,7 @@ impl Node {
     }
 
     /// Its figures so far.
-    pub fn stats(&self) -> &OpStats {
+    pub fn stats(&self) -> &OperatorStats {
         &self.stats
     }
 

@@ -10,7 +10,8 @@ use frond_query::matcher::{Expr, Filter};
 
 use super::describe::{Describer, Part, count, direction_text};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OperatorStats;
 use crate::plan::key_range::KeyRange;
 use crate::plan::oplog::OplogAccess;
 use crate::plan::{KeyInterval, residual};
@@ -119,7 +120,7 @@ impl Operator for OplogScan {
         &mut self,
         cx: &ExecContext,
         _: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         if self.is_empty {
@@ -177,7 +178,7 @@ impl Operator for OplogScan {
         Some("COLLSCAN")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &Part::All);
         let record = |time: u64| Value::Int64(time.cast_signed());
         if let Some(low) = self.access.low {
@@ -192,7 +193,7 @@ impl Operator for OplogScan {
         }
     }
 
-    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, _: u64) -> u64 {
         stats.works
     }
 }

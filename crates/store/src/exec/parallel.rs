@@ -16,8 +16,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, OpStats, Pulled, RowRef};
+use super::operator::{ExecContext, Flow, Pulled, RowRef};
 use super::reader::Reader;
+use super::stats::OperatorStats;
 use crate::plan::{KeyInterval, primary_range};
 use frond_storage::error::{Error, Result};
 use frond_storage::intervals::Intervals;
@@ -89,7 +90,7 @@ pub struct ParallelScan<P> {
 
 /// The pieces that were not taken yet.
 struct Queue<P> {
-    pieces: VecDeque<Piece<P>>,
+    pieces: VecDeque<RangeTask<P>>,
     /// The number of the first of them.
     first: usize,
     /// The first key behind them; `None` if they reach to the end.
@@ -97,7 +98,7 @@ struct Queue<P> {
 }
 
 /// Keys from `low` on and below `high`.
-struct Piece<P> {
+struct RangeTask<P> {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
     state: State<P>,
@@ -118,13 +119,13 @@ struct Progress<P> {
     part: Option<P>,
     is_full: bool,
     /// The work for the part, and the share of it that was taken.
-    stats: OpStats,
+    stats: OperatorStats,
     handed: Handed,
     /// The failure that ended the scan.
     error: Option<Error>,
 }
 
-impl<P> Piece<P> {
+impl<P> RangeTask<P> {
     fn begin(&self, tree: TreeId, part: Option<P>) -> Box<Progress<P>> {
         let mut range = primary_range(tree, Intervals::all(), Direction::Forward);
         range.interval = KeyInterval {
@@ -135,7 +136,7 @@ impl<P> Piece<P> {
             scan: Some(KeyScan::new(range).of_collection()),
             part,
             is_full: false,
-            stats: OpStats::default(),
+            stats: OperatorStats::default(),
             handed: Handed::default(),
             error: None,
         })
@@ -175,7 +176,7 @@ impl<P> Queue<P> {
     }
 
     fn push(&mut self, low: Vec<u8>, high: Option<Vec<u8>>) {
-        self.pieces.push_back(Piece {
+        self.pieces.push_back(RangeTask {
             low,
             high,
             state: State::Waiting,
@@ -254,7 +255,7 @@ impl<P: Send> ParallelScan<P> {
         &mut self,
         cx: &ExecContext,
         purpose: &Purpose<'_, C>,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         take: &mut dyn Take<P>,
     ) -> Result<Pulled> {
         let mut work = Work {
@@ -446,7 +447,7 @@ impl<C: Collect> Work<'_, C> {
     fn consume(
         &self,
         cx: &ExecContext,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         take: &mut dyn Take<C::Part>,
         mut bytes: usize,
     ) -> Result<Stop> {
@@ -543,7 +544,7 @@ impl<C: Collect> Work<'_, C> {
     fn take_piece(
         &self,
         cx: &ExecContext,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         take: &mut dyn Take<C::Part>,
         progress: &mut Progress<C::Part>,
         mut limit: Option<(&mut usize, &mut Option<Vec<u8>>)>,
@@ -599,7 +600,7 @@ impl<P> Progress<P> {
             scan: None,
             part: None,
             is_full: false,
-            stats: OpStats::default(),
+            stats: OperatorStats::default(),
             handed: Handed::default(),
             error: None,
         }

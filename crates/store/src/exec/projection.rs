@@ -4,7 +4,8 @@ use frond_bson::{Doc, DocBuf, FieldFinder, Value};
 use frond_query::projection::Projection as Shape;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 pub struct Projection {
@@ -45,7 +46,7 @@ impl Operator for Projection {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let (shape, buffer, only) = (&self.shape, &mut self.buffer, &mut self.only);
@@ -81,9 +82,9 @@ impl Operator for Projection {
         })
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, describer: &Describer<'_>) {
         describer
-            .room
+            .budget
             .push(stage, "transformBy", describer.projection);
     }
 }
@@ -96,7 +97,7 @@ impl Operator for ReturnKey {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         inputs.pull(cx, &mut |row| {

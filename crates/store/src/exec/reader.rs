@@ -7,7 +7,8 @@ use frond_bson::Doc;
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
-use super::operator::{ExecContext, Flow, OpStats, RowRef, Sink};
+use super::operator::{ExecContext, Flow, RowRef, Sink};
+use super::stats::OperatorStats;
 use crate::plan::required_fields;
 use frond_storage::error::Result;
 use frond_storage::record;
@@ -18,7 +19,7 @@ use frond_storage::record::field_set::{EVERYTHING, FieldSet};
 pub enum Loading {
     Everything,
     /// These fields, and those of the sort.
-    Shown(Arc<BTreeSet<String>>, Option<SortSpec>),
+    Fields(Arc<BTreeSet<String>>, Option<SortSpec>),
     /// Only the fields of the filter and the sort.
     ForFilter(Option<SortSpec>),
 }
@@ -35,7 +36,7 @@ impl RequiredFields {
         let row = match loading {
             Loading::Everything => EVERYTHING.clone(),
             Loading::ForFilter(None) => filter_only.clone(),
-            Loading::Shown(shown, sort) => {
+            Loading::Fields(shown, sort) => {
                 required_fields::of_query(filter, sort.as_ref(), shown.iter().map(String::as_str))
             }
             Loading::ForFilter(sort) => required_fields::of_query(filter, sort.as_ref(), []),
@@ -76,7 +77,7 @@ impl Reader {
         cx: &ExecContext,
         row: RowRef<'_>,
         record: &[u8],
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Flow> {
         stats.examine(record);
@@ -100,7 +101,7 @@ impl Reader {
 
     /// Passes a row to the sink if its document matches.
     #[inline]
-    pub fn test(&self, row: RowRef<'_>, stats: &mut OpStats, sink: Sink<'_>) -> Result<Flow> {
+    pub fn test(&self, row: RowRef<'_>, stats: &mut OperatorStats, sink: Sink<'_>) -> Result<Flow> {
         let Some(test) = &self.test else {
             stats.advanced += 1;
             return sink(row);
@@ -118,7 +119,7 @@ impl Reader {
         cx: &ExecContext,
         row: RowRef<'_>,
         record: &[u8],
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Flow> {
         let required =

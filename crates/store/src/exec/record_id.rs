@@ -3,8 +3,9 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, Operator, Pulled, RowRef, Sink};
 use super::oplog_scan::time_of_key;
+use super::stats::OperatorStats;
 use crate::catalog::record_of_key;
 use frond_storage::error::Result;
 
@@ -16,7 +17,7 @@ impl Operator for RecordId {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let by_record = cx.collection.is_by_record();

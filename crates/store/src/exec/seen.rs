@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use frond_error::ErrorCode;
 
-use super::operator::{ExecContext, OpStats};
+use super::operator::ExecContext;
+use super::stats::OperatorStats;
 use crate::memory;
 use frond_storage::error::{Result, command};
 use frond_storage::keyspace::Reservation;
@@ -28,7 +29,12 @@ impl Seen {
     /// # Errors
     /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if too many are kept, `ExceededMemoryLimit` (146) if other
     /// operations have the memory.
-    pub fn is_new(&mut self, cx: &ExecContext, key: &[u8], stats: &mut OpStats) -> Result<bool> {
+    pub fn is_new(
+        &mut self,
+        cx: &ExecContext,
+        key: &[u8],
+        stats: &mut OperatorStats,
+    ) -> Result<bool> {
         stats.dups_tested += 1;
         if self.keys.contains(key) {
             stats.dups_dropped += 1;

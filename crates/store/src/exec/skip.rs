@@ -3,7 +3,8 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// Drops the first rows of its input.
@@ -25,7 +26,7 @@ impl Operator for Skip {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let left = &mut self.left;
@@ -43,7 +44,7 @@ impl Operator for Skip {
         Some("SKIP")
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, _: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, _: &Describer<'_>) {
         stage.push("skipAmount", count(self.rows));
     }
 }

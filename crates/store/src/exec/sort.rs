@@ -2,13 +2,14 @@
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result as QueryResult;
-use frond_query::memory::Held;
+use frond_query::memory::StageMemory;
 use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Record, Sorted, Sorter, key_prefix};
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Row, RowRef, Sink};
+use super::stats::OperatorStats;
 use crate::memory::make_room;
 use frond_storage::error::Result;
 
@@ -33,7 +34,7 @@ enum State {
 struct FewRows {
     bytes: Vec<u8>,
     rows: Vec<FewRow>,
-    held: Held,
+    held: StageMemory,
 }
 
 /// The place of a row: its sort key, followed by its document.
@@ -146,7 +147,7 @@ impl Operator for Sort {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let Sort {
@@ -221,8 +222,8 @@ impl Operator for Sort {
         Some("SORT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
-        describer.room.push(stage, "sortPattern", describer.sort);
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, describer: &Describer<'_>) {
+        describer.budget.push(stage, "sortPattern", describer.sort);
         stage.push("memLimit", count(self.budget.bytes_max as u64));
         if let Some(limit) = self.limit {
             stage.push("limitAmount", count(limit));
@@ -241,7 +242,7 @@ impl Operator for Sort {
         !matches!(self.state, State::ReadingFew(_) | State::Reading(_))
     }
 
-    fn works(&self, stats: &OpStats, inputs: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, inputs: u64) -> u64 {
         // One for the turn from reading to giving.
         inputs + 1 + stats.advanced
     }

@@ -6,8 +6,9 @@ use std::collections::BinaryHeap;
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::seen::Seen;
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// The next row of an input.
@@ -71,7 +72,7 @@ impl Operator for SortMerge {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         loop {
@@ -103,7 +104,7 @@ impl Operator for SortMerge {
         Some("SORT_MERGE")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         stage.push("sortPattern", describer.sort);
         if describer.executed {
             stage.push("dupsTested", count(stats.dups_tested));
@@ -111,7 +112,7 @@ impl Operator for SortMerge {
         }
     }
 
-    fn works(&self, stats: &OpStats, inputs: u64) -> u64 {
+    fn works(&self, stats: &OperatorStats, inputs: u64) -> u64 {
         inputs + stats.advanced
     }
 }

@@ -13,7 +13,7 @@ use super::oplog_scan::{OplogScan, time_of_key};
 use super::reader::{Loading, Reader as DocReader};
 use super::record_id::record_id;
 use crate::catalog::{Catalog, Uuid};
-use crate::cluster::TailWatch;
+use crate::coordination::TailWatch;
 use crate::oplog::readers::{Place, Reader};
 use crate::plan::oplog::TimeBounds;
 use crate::signal::TailSignal;
@@ -83,9 +83,10 @@ impl Tail {
             Some(reader) => reader.signal(),
             None => collection.tail(),
         };
-        let watch = (catalog.cluster())
-            .filter(|_| reader.is_none())
-            .map(|cluster| cluster.watch_tail(collection.uuid, signal));
+        let watch = match reader {
+            Some(_) => None,
+            None => (catalog.coordination()).watch_tail(collection.uuid, signal),
+        };
         Ok(Some(Tail {
             catalog,
             watch,

@@ -7,7 +7,8 @@ use frond_query::matcher::Filter;
 use frond_query::text::TextMatch as Matcher;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
+use super::stats::OperatorStats;
 use crate::plan::IndexAccess;
 use frond_storage::error::Result;
 use frond_storage::intervals::Interval;
@@ -36,7 +37,7 @@ impl Operator for TextMatch {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let filter = &self.filter;
@@ -53,7 +54,7 @@ impl Operator for TextMatch {
         Some("TEXT_MATCH")
     }
 
-    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OperatorStats, describer: &Describer<'_>) {
         let spec = &self.access.index.spec;
         let mut prefix = DocBuf::new();
         let fields = spec.fields.iter().zip(&self.access.bounds.fields);
@@ -62,10 +63,10 @@ impl Operator for TextMatch {
                 prefix.push_value(&field.path, &value);
             }
         }
-        describer.room.push(stage, "indexPrefix", &prefix);
+        describer.budget.push(stage, "indexPrefix", &prefix);
         stage.push("indexName", spec.name.as_str());
         let query = self.text.describe();
-        describer.room.push(stage, "parsedTextQuery", &query);
+        describer.budget.push(stage, "parsedTextQuery", &query);
         stage.push("textIndexVersion", self.text.version().number());
     }
 }

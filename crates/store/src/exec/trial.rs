@@ -13,14 +13,14 @@ use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
-use super::build::{Builder, Wanted};
+use super::build::{Builder, RowParts};
 use super::executor::Executor;
 use super::operator::{Flow, Pulled};
 use super::reader::Loading;
 use crate::catalog::{Collection, Winner};
-use crate::figures;
+use crate::op_stats;
 use crate::plan::cache::{identity, shape};
-use crate::plan::choose::Candidate;
+use crate::plan::query::Candidate;
 use crate::plan::summary::Summary;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result};
@@ -33,22 +33,22 @@ const FOUND_MAX: u64 = 101;
 /// Candidates that are tried; those with the best ranks.
 const CANDIDATES_MAX: usize = 8;
 /// Of larger queries the plan cache has no example.
-const ASKED_BYTES_MAX: usize = 2 << 10;
+const EXAMPLE_BYTES_MAX: usize = 2 << 10;
 
 /// A query as it was asked.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ExampleQuery {
     query: DocBuf,
     sort: Option<DocBuf>,
 }
 
-impl Asked {
+impl ExampleQuery {
     /// Copies a query. `None` if it is large: the plan cache would hold as much.
-    pub fn new(query: Option<&Doc>, sort: Option<&Doc>) -> Option<Asked> {
+    pub fn new(query: Option<&Doc>, sort: Option<&Doc>) -> Option<ExampleQuery> {
         let query = query.filter(|query| !query.is_empty())?;
         let sort = sort.filter(|sort| !sort.is_empty());
         let bytes = query.as_bytes().len() + sort.map_or(0, |sort| sort.as_bytes().len());
-        (bytes <= ASKED_BYTES_MAX).then(|| Asked {
+        (bytes <= EXAMPLE_BYTES_MAX).then(|| ExampleQuery {
             query: query.to_owned(),
             sort: sort.map(Doc::to_owned),
         })
@@ -68,7 +68,7 @@ pub struct Trial<'a> {
     pub filter: &'a Arc<Filter>,
     pub sort: &'a SortSpec,
     /// The query as it was asked, if it is known.
-    pub asked: Option<&'a Asked>,
+    pub example_query: Option<&'a ExampleQuery>,
     pub context: &'a OpContext,
     /// Keeps the runs for `explain`, which ignores the cached choice.
     pub kept: Option<&'a RefCell<Vec<TrialRun>>>,
@@ -99,10 +99,10 @@ impl Trial<'_> {
             && let Some(plan) = plans.get(shape, documents)
             && let Some(known) = (candidates.iter()).position(|one| identity(&one.access) == plan)
         {
-            figures::note(|figures| figures.from_plan_cache = true);
+            op_stats::update(|op_stats| op_stats.from_plan_cache = true);
             return Ok(known);
         }
-        figures::note(|figures| figures.from_multi_planner = true);
+        op_stats::update(|op_stats| op_stats.from_multi_planner = true);
         let (mut best, mut works) = ((f64::NEG_INFINITY, 0), 0);
         let mut work_max = WORK_MAX;
         for (position, candidate) in candidates.iter().enumerate().take(CANDIDATES_MAX) {
@@ -121,7 +121,7 @@ impl Trial<'_> {
                 plan: identity(&chosen.access),
                 summary: Summary::from_access(&chosen.access).text(),
                 works,
-                example: self.asked.map(Asked::to_doc),
+                example: self.example_query.map(ExampleQuery::to_doc),
             };
             plans.put(shape, documents, winner);
         }
@@ -130,7 +130,7 @@ impl Trial<'_> {
 
     /// Runs one candidate. If it reaches its end, the others may do no more work than it needed.
     fn run(&self, position: usize, candidate: &Candidate, work_max: &mut u64) -> Result<TrialRun> {
-        let wanted = Wanted::documents(Loading::ForFilter(None));
+        let wanted = RowParts::documents(Loading::ForFilter(None));
         let builder = Builder {
             collection: self.collection,
             filter: self.filter,

@@ -3,8 +3,9 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, Sink};
 use super::seen::Seen;
+use super::stats::OperatorStats;
 use frond_storage::error::Result;
 
 /// The union of its inputs; a document that several of them find is returned once.
@@ -20,7 +21,7 @@ impl Operator for Union {
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
-        stats: &mut OpStats,
+        stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let seen = &mut self.seen;
@@ -45,7 +46,7 @@ impl Operator for Union {
         Some("OR")
     }
 
-    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OperatorStats, describer: &Describer<'_>) {
         if describer.executed {
             stage.push("dupsTested", count(stats.dups_tested));
             stage.push("dupsDropped", count(stats.dups_dropped));

@@ -8,7 +8,7 @@ use frond_query::projection::FlatProjection;
 
 use super::{FindRequest, takes_short_way};
 use crate::catalog::{Catalog, Collection};
-use crate::figures;
+use crate::op_stats;
 use crate::store::DocumentStore;
 use frond_storage::error::Result;
 use frond_storage::keyspace::{Snapshot, ValueRef};
@@ -78,7 +78,7 @@ fn look_up(
     ns: &Namespace,
     id: &Value<'_>,
 ) -> Result<Option<(Arc<Collection>, Option<ValueRef>)>> {
-    if catalog.cluster().is_some()
+    if catalog.coordination().has_latest()
         && let Some(collection) = catalog.collection(ns)
         && let Some(key) = key_of(&collection, id)
         && let Some(found) = catalog.get_latest(ns, &collection, &key)?
@@ -97,10 +97,10 @@ fn look_up(
 /// Notes a look-up for the figures of the operation and of the index.
 pub(crate) fn note_look_up(collection: &Collection, found: bool) {
     collection.id_uses().add();
-    figures::note_named("IDHACK");
-    figures::note(|figures| {
-        figures.keys_examined += u64::from(found);
-        figures.docs_examined += u64::from(found);
+    op_stats::set_summary("IDHACK");
+    op_stats::update(|op_stats| {
+        op_stats.keys_examined += u64::from(found);
+        op_stats.docs_examined += u64::from(found);
     });
 }
 

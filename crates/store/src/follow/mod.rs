@@ -56,7 +56,7 @@ pub struct Applied {
 
 /// The mode of applying an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ApplyMode {
     Document,
     /// In a commit of its own.
     Alone,
@@ -141,7 +141,7 @@ impl Follower {
             let way = way(&next, self.values.get(start..).unwrap_or_default())?;
             let waits = self.waiting.first();
             let ends_documents = waits.is_some_and(|first| first.kind != Kind::Transaction)
-                && (way != Way::Document || self.is_full(&next));
+                && (way != ApplyMode::Document || self.is_full(&next));
             if ends_documents {
                 self.commit_documents(applied)?;
             }
@@ -154,9 +154,9 @@ impl Follower {
             };
             self.waiting.push(Waiting { value, ..next });
             match way {
-                Way::Document | Way::Transaction { is_complete: false } => continue,
-                Way::Alone => self.commit_alone()?,
-                Way::Transaction { is_complete: true } => self.commit_transaction()?,
+                ApplyMode::Document | ApplyMode::Transaction { is_complete: false } => continue,
+                ApplyMode::Alone => self.commit_alone()?,
+                ApplyMode::Transaction { is_complete: true } => self.commit_transaction()?,
             }
             applied.entries += self.waiting.len() as u64;
             applied.commits += 1;
@@ -237,18 +237,18 @@ fn commit_rest(catalog: &Catalog, copied: &Arc<Copied>) -> Result<()> {
     catalog.commit_logged(WriteSet::new(), Some(&log))
 }
 
-fn way(waiting: &Waiting, value: &[u8]) -> Result<Way> {
+fn way(waiting: &Waiting, value: &[u8]) -> Result<ApplyMode> {
     Ok(match waiting.kind {
-        Kind::Command => Way::Alone,
-        Kind::Transaction => Way::Transaction {
+        Kind::Command => ApplyMode::Alone,
+        Kind::Transaction => ApplyMode::Transaction {
             is_complete: !RawEntry::read(value)?.is_partial(),
         },
-        Kind::Noop => Way::Document,
+        Kind::Noop => ApplyMode::Document,
         Kind::Insert | Kind::Update | Kind::Replace | Kind::Delete => {
             if commands::is_of_view(RawEntry::read(value)?.ns()) {
-                Way::Alone
+                ApplyMode::Alone
             } else {
-                Way::Document
+                ApplyMode::Document
             }
         }
     })
@@ -256,4 +256,4 @@ fn way(waiting: &Waiting, value: &[u8]) -> Result<Way> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests;
+pub(crate) mod tests;

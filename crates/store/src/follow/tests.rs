@@ -9,7 +9,7 @@ use crate::{
     OplogSettings, StoreOptions, UpdateRequest,
 };
 
-const SETTINGS: OplogSettings = OplogSettings {
+pub(crate) const SETTINGS: OplogSettings = OplogSettings {
     bytes_max: 64 << 20,
     min_retention_hours: 0.0,
 };
@@ -26,7 +26,7 @@ fn open(path: &std::path::Path, follows: bool) -> DocumentStore {
     DocumentStore::open_engine(EngineOptions::new(path), options).unwrap()
 }
 
-fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+pub(crate) fn copy_files(from: &std::path::Path, to: &std::path::Path) {
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
         if file.file_type().unwrap().is_file() {
@@ -88,7 +88,7 @@ impl Pair {
     }
 }
 
-fn entries(store: &DocumentStore, after: Timestamp) -> Vec<DocBuf> {
+pub(crate) fn entries(store: &DocumentStore, after: Timestamp) -> Vec<DocBuf> {
     store.flush_log().unwrap();
     let filter = doc! {"ts": {"$gt": after}};
     let request = FindRequest {
@@ -98,7 +98,7 @@ fn entries(store: &DocumentStore, after: Timestamp) -> Vec<DocBuf> {
     all(store, "local.oplog.rs", &request)
 }
 
-fn all(store: &DocumentStore, ns: &str, request: &FindRequest<'_>) -> Vec<DocBuf> {
+pub(crate) fn all(store: &DocumentStore, ns: &str, request: &FindRequest<'_>) -> Vec<DocBuf> {
     let ns = Namespace::parse(ns).unwrap();
     let mut cursor = store.find(&ns, request, &OpContext::new()).unwrap();
     let mut found = Vec::new();
@@ -108,7 +108,7 @@ fn all(store: &DocumentStore, ns: &str, request: &FindRequest<'_>) -> Vec<DocBuf
     found
 }
 
-fn shown(store: &DocumentStore) -> Vec<DocBuf> {
+pub(crate) fn shown(store: &DocumentStore) -> Vec<DocBuf> {
     let mut out = Vec::new();
     for database in store.list_databases().unwrap() {
         if database.name == "local" {
@@ -140,11 +140,11 @@ fn shown(store: &DocumentStore) -> Vec<DocBuf> {
     out
 }
 
-fn ns(name: &str) -> Namespace {
+pub(crate) fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
 }
 
-fn insert(store: &DocumentStore, name: &str, docs: &[DocBuf]) {
+pub(crate) fn insert(store: &DocumentStore, name: &str, docs: &[DocBuf]) {
     let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
     let options = InsertOptions {
         ordered: true,
@@ -156,7 +156,7 @@ fn insert(store: &DocumentStore, name: &str, docs: &[DocBuf]) {
     assert_eq!(outcome.inserted, docs.len(), "{:?}", outcome.errors);
 }
 
-fn update(store: &DocumentStore, name: &str, filter: &Doc, how: &Doc) -> u64 {
+pub(crate) fn update(store: &DocumentStore, name: &str, filter: &Doc, how: &Doc) -> u64 {
     let request = UpdateRequest {
         multi: how.first().is_some_and(|(name, _)| name.starts_with('$')),
         ..UpdateRequest::new(filter, Value::Document(how))
@@ -180,14 +180,14 @@ fn delete(store: &DocumentStore, name: &str, filter: &Doc) -> u64 {
     store.delete(&ns(name), &request, how, &context).unwrap()
 }
 
-fn numbered(range: std::ops::Range<i32>) -> Vec<DocBuf> {
+pub(crate) fn numbered(range: std::ops::Range<i32>) -> Vec<DocBuf> {
     range
         .map(|id| doc! {"_id": id, "a": id % 7, "u": id, "tags": [id, id + 1], "in": {"x": id, "y": [1, 2]}})
         .collect()
 }
 
 /// The work of a primary in the tests: every kind of entry.
-fn write_everything(store: &DocumentStore) {
+pub(crate) fn write_everything(store: &DocumentStore) {
     let options = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
     store
         .create_collection(&ns("test.images"), &options)

@@ -1,4 +1,4 @@
-//! Fills indexes of a collection that several servers write to.
+//! Fills indexes by commits: of a collection that several servers write to, and of one in the shared log of a replica set.
 //!
 //! The documents are read in the order of their keys, some at a time, each time in a new snapshot. The commit of their entries
 //! guards the keys of the documents, so an entry is that of the document at the commit. It also stores how far the build is.
@@ -15,7 +15,7 @@ use frond_bson::{Doc, key};
 
 use super::{Build, Entries, LAST_ENTRIES, SCANNING, all};
 use crate::catalog::{Collection, aborted};
-use crate::cluster::{BuildState, Cluster};
+use crate::coordination::cluster::{BuildState, Cluster};
 use crate::write::duplicate;
 use frond_storage::error::{Error, Result, Unannounced, corrupt};
 use frond_storage::index::Index;
@@ -42,8 +42,11 @@ struct Part {
 
 impl Build<'_> {
     /// Puts the entries of all documents into the indexes.
-    pub(super) fn backfill(&self, cluster: &Cluster) -> Result<()> {
-        let mut state = self.begun(cluster)?;
+    pub(super) fn backfill(&self, cluster: Option<&Arc<Cluster>>) -> Result<()> {
+        let mut state = match cluster {
+            Some(cluster) => self.begun(cluster)?,
+            None => BuildState::default(),
+        };
         let total = self
             .catalog
             .by_uuid(self.uuid)
@@ -69,7 +72,12 @@ impl Build<'_> {
                 is_filled: part.last.is_none(),
                 after: part.last.or_else(|| state.after.clone()),
             };
-            let set = self.as_builder(cluster, &part.snapshot, &part.batch, Some(&next))?;
+            let set = match cluster {
+                Some(cluster) => {
+                    self.as_builder(cluster, &part.snapshot, &part.batch, Some(&next))?
+                }
+                None => part.batch,
+            };
             match self.catalog.engine().commit(set, Durability::Logged) {
                 Ok(_) => {
                     done += part.documents as u64;
@@ -217,32 +225,27 @@ impl Build<'_> {
 
     /// Fails if this server does not build the indexes any more.
     pub(super) fn check_builder(&self) -> Result<()> {
-        if let Some(servers) = self.servers {
-            let snapshot = self.catalog.engine().snapshot();
-            self.as_builder(servers, &snapshot, &WriteSet::new(), None)?;
-        }
+        self.guarded(WriteSet::new())?;
         Ok(())
     }
 
     /// Commits changes of the indexes that only the builder makes.
     pub(super) fn commit_part(&self, batch: WriteSet) -> Result<()> {
-        let engine = self.catalog.engine();
-        let batch = match self.servers {
-            None => batch,
-            Some(servers) => {
-                let snapshot = engine.snapshot();
-                self.as_builder(servers, &snapshot, &batch, None)?
-            }
-        };
-        engine.commit(batch, Durability::Logged)?;
+        let batch = self.guarded(batch)?;
+        self.catalog.engine().commit(batch, Durability::Logged)?;
         Ok(())
+    }
+
+    fn guarded(&self, batch: WriteSet) -> Result<WriteSet> {
+        let trees = self.indexes.iter().map(|index| index.tree);
+        (self.coordination).as_builder(self.catalog.engine(), batch, self.uuid, trees)
     }
 
     /// About how many entries a side tree has. With several servers they are counted, up to what is merged at the end.
     pub(super) fn side_entries(&self, side: TreeId) -> Result<u64> {
         let engine = self.catalog.engine();
-        if self.servers.is_none() {
-            return Ok(engine.tree_stats(side).entries_estimate);
+        if let Some(estimate) = self.coordination.entries_estimate(engine, side) {
+            return Ok(estimate);
         }
         let snapshot = engine.snapshot();
         let mut cursor = all(&snapshot, side)?;

@@ -97,6 +97,11 @@ fn key(last: u64) -> [u8; 9] {
     key
 }
 
+/// Whether a key of the catalog tree is that of a mark.
+pub fn is_key(key: &[u8]) -> bool {
+    key.first() == Some(&KIND)
+}
+
 /// Adds the removal of all marks to a write set.
 pub fn stage_removal(batch: &mut WriteSet) {
     batch.delete_range(CATALOG_TREE, &[KIND], Some(&[KIND + 1]));

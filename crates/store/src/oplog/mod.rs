@@ -37,7 +37,7 @@ use frond_storage::points::point;
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
 pub use marks::Trimmed;
-use readers::{Places, Readers, UnderWay};
+use readers::{InFlightCommit, Places, Readers};
 
 /// The number of attempts of a commit that waits for longer than times are reserved ahead.
 const ATTEMPTS_MAX: u32 = 10;
@@ -120,7 +120,7 @@ pub struct Oplog {
     settings: Mutex<OplogSettings>,
     /// Held by what changes the trees or removes entries, and shared by others that are no writers of documents: a change of the
     /// oplog keeps those out by their gates. It is taken behind the gates.
-    upkeep: RwLock<()>,
+    maintenance: RwLock<()>,
     readers: Arc<Readers>,
     marks: Marks,
 }
@@ -207,6 +207,11 @@ impl Oplog {
             _ => None,
         };
         let settings = stored.as_ref().map(|stored| stored.settings);
+        let readers = if cluster_time.is_shared() {
+            Readers::beside_others()
+        } else {
+            Readers::default()
+        };
         let mut oplog = Oplog {
             engine: engine.clone(),
             cluster_time,
@@ -218,11 +223,8 @@ impl Oplog {
                 bytes_max: OplogSettings::BYTES_MIN,
                 min_retention_hours: 0.0,
             })),
-            upkeep: RwLock::new(()),
-            readers: Arc::new(match engine.cluster() {
-                Some(_) => Readers::beside_others(),
-                None => Readers::default(),
-            }),
+            maintenance: RwLock::new(()),
+            readers: Arc::new(readers),
             marks: Marks::default(),
         };
         let readers = Arc::downgrade(&oplog.readers);
@@ -262,7 +264,7 @@ impl Oplog {
         if trees == self.trees() {
             return Ok(());
         }
-        let _alone = self.upkeep.write();
+        let _alone = self.maintenance.write();
         self.marks.clear();
         let mut last = 0;
         if let Some(stored) = &stored {
@@ -277,6 +279,41 @@ impl Oplog {
         self.last.store(last, Ordering::Release);
         self.set_trees(trees);
         Ok(())
+    }
+
+    /// Whether a key of the catalog tree is that of a mark of the oplog.
+    pub(crate) fn is_mark(key: &[u8]) -> bool {
+        marks::is_key(key)
+    }
+
+    /// Finds the first entry again: older ones were removed by the leader of the replica set.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn find_first(&self, snapshot: &Snapshot) -> Result<()> {
+        (self.tree()).map_or(Ok(()), |tree| self.load_first(snapshot, tree))
+    }
+
+    /// Takes over an entry that the leader of the replica set has written, with this time, and lets the readers know.
+    pub(crate) fn note_applied(&self, stamp: u64) {
+        let before = self.last.fetch_max(stamp, Ordering::SeqCst);
+        self.cluster_time.note_applied(stamp);
+        if self.readers.any() {
+            self.readers
+                .committed(None, before.saturating_add(1), stamp);
+        }
+    }
+
+    /// Counts what this server has not written itself.
+    ///
+    /// # Errors
+    /// Errors of the engine, `DataCorruptionDetected` (301).
+    pub(crate) fn count_again(&self, snapshot: &Snapshot) -> Result<()> {
+        let Some(tree) = self.tree() else {
+            return Ok(());
+        };
+        self.marks.load(snapshot, tree, self.settings().bytes_max)?;
+        self.load_first(snapshot, tree)
     }
 
     fn set_trees(&self, trees: Option<Trees>) {
@@ -338,9 +375,9 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn make_durable(&self) -> Result<()> {
-        if let Some(cluster) = self.engine.cluster() {
+        if let Some(now) = self.cluster_time.shared_now()? {
             // Other servers may have written what the reader expects. They tell soon what they are done with.
-            let (now, began) = (cluster.stamp_now()?, Instant::now());
+            let began = Instant::now();
             while self.engine.durable_stamp() < now && began.elapsed() < OTHERS_WAIT {
                 Interrupt::check_current()?;
                 std::thread::sleep(OTHERS_LOOK);
@@ -374,10 +411,10 @@ impl Oplog {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn look_for_others(&self) -> Result<()> {
+    pub(crate) fn poll_remote_entries(&self) -> Result<()> {
         // Read before the snapshot, which has all entries up to there.
         let until = self.durable();
-        let (Some(tree), Some(before)) = (self.tree(), self.readers.looked_for()) else {
+        let (Some(tree), Some(before)) = (self.tree(), self.readers.polled_until()) else {
             return Ok(());
         };
         if before >= until {
@@ -423,7 +460,7 @@ impl Oplog {
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.
     pub fn resize(&self, settings: OplogSettings) -> Result<()> {
-        let _shared = self.upkeep.read();
+        let _shared = self.maintenance.read();
         let trees = self.trees().ok_or_else(is_off)?;
         let mut kept = self.settings.lock();
         let mut batch = WriteSet::new();
@@ -439,7 +476,7 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn turn_on(&self, settings: OplogSettings, trees: [TreeId; 2]) -> Result<()> {
-        let _alone = self.upkeep.write();
+        let _alone = self.maintenance.write();
         let trees = Trees {
             entries: trees[0],
             pre_images: trees[1],
@@ -478,7 +515,7 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn turn_off(&self) -> Result<()> {
-        let _alone = self.upkeep.write();
+        let _alone = self.maintenance.write();
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         stage_removal(&mut batch, &self.engine)?;
@@ -503,11 +540,11 @@ impl Oplog {
         self.prepare()?;
         let again = self.prepare_again();
         let committed = (self.engine).commit_reserving(batch, Durability::Logged, again)?;
-        Ok(self.note(committed.first_stamp, added))
+        Ok(self.record_commit(committed.first_stamp, added))
     }
 
-    /// Begins a commit that has entries. To be dropped when readers were notified ([`Oplog::tell`]).
-    pub(crate) fn begin_commit(&self) -> UnderWay<'_> {
+    /// Begins a commit that has entries. To be dropped when readers were notified ([`Oplog::notify_readers`]).
+    pub(crate) fn begin_commit(&self) -> InFlightCommit<'_> {
         // The entries of a standby may have times before that of its clock.
         let given_out = if self.is_following() {
             self.last()
@@ -519,7 +556,7 @@ impl Oplog {
 
     /// Tells those who wait of the entries of a commit, the last of which has this time. Without `places` they may be of any
     /// namespace.
-    pub(crate) fn tell(&self, last: Timestamp, added: Added, places: Option<&Places>) {
+    pub(crate) fn notify_readers(&self, last: Timestamp, added: Added, places: Option<&Places>) {
         let last = last.to_u64();
         let first = last
             .saturating_sub(u64::from(added.stamps))
@@ -568,7 +605,7 @@ impl Oplog {
     }
 
     /// Notes a commit. Returns the timestamp of its last entry.
-    pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
+    pub(crate) fn record_commit(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
         let last = first? + u64::from(added.stamps.max(1)) - 1;
         // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
         self.last.fetch_max(last, Ordering::SeqCst);
@@ -582,13 +619,13 @@ impl Oplog {
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.
     pub fn append_noop(&self, message: &Doc) -> Result<Timestamp> {
-        let _shared = self.upkeep.read();
+        let _shared = self.maintenance.read();
         let tree = self.tree().ok_or_else(is_off)?;
         let (mut batch, mut added) = (WriteSet::new(), Added::default());
         put_noop(&mut batch, tree, message, &mut added);
-        let _under_way = self.begin_commit();
+        let _in_flight = self.begin_commit();
         let at = self.commit(batch, added)?.unwrap_or_default();
-        self.tell(at, added, Some(&Places::default()));
+        self.notify_readers(at, added, Some(&Places::default()));
         Ok(at)
     }
 
@@ -598,7 +635,7 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub fn trim(&self, now_ms: i64) -> Result<Trimmed> {
-        let _alone = self.upkeep.write();
+        let _alone = self.maintenance.write();
         let Some(trees) = self.trees() else {
             return Ok(Trimmed::default());
         };

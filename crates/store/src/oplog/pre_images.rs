@@ -86,7 +86,7 @@ impl Oplog {
         expire_after_seconds: Option<i64>,
         now_ms: i64,
     ) -> Result<(u64, bool)> {
-        let _shared = self.upkeep.read();
+        let _shared = self.maintenance.read();
         let Some(trees) = self.trees() else {
             return Ok((0, false));
         };

@@ -78,19 +78,19 @@ pub struct Readers {
     /// Signals changes of [`State::due`].
     changed: Condvar,
     /// For each commit that is under way a time before those of its entries.
-    under_way: [Mutex<Vec<u64>>; SHARDS],
+    in_flight: [Mutex<Vec<u64>>; SHARDS],
     /// With other servers: the time up to which their entries were looked for.
-    looked_for: Option<AtomicU64>,
+    polled_until: Option<AtomicU64>,
 }
 
 /// A commit with entries that has not yet notified readers.
 #[derive(Debug)]
-pub struct UnderWay<'a> {
+pub struct InFlightCommit<'a> {
     shard: &'a Mutex<Vec<u64>>,
     after: u64,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightCommit<'_> {
     fn drop(&mut self) {
         let mut commits = self.shard.lock();
         if let Some(place) = commits.iter().position(|after| *after == self.after) {
@@ -137,15 +137,15 @@ impl Reader {
         &self.signal
     }
 
-    /// The greatest time, not after `durable`, up to which the place has no entries but those that the first `told` notifications
+    /// The greatest time, not after `durable`, up to which the place has no entries but those that the first `notified_until` notifications
     /// were about. `None` if there may be such entries anywhere. `durable` was read from the engine before the call.
-    pub fn quiet_until(&self, durable: u64, told: u64) -> Option<u64> {
-        let found = (self.readers.looked_for.as_ref())
-            .map_or(u64::MAX, |looked_for| looked_for.load(Ordering::SeqCst));
-        let known = durable.min(self.readers.told()).min(found);
+    pub fn quiet_until(&self, durable: u64, notified_until: u64) -> Option<u64> {
+        let found = (self.readers.polled_until.as_ref())
+            .map_or(u64::MAX, |polled_until| polled_until.load(Ordering::SeqCst));
+        let known = durable.min(self.readers.notified_until()).min(found);
         let state = self.readers.state.lock();
         let watched = state.places.get(&self.place)?;
-        if watched.signal.insertions() != told
+        if watched.signal.insertions() != notified_until
             || watched.notifies
             || state.due.contains_key(&self.place)
         {
@@ -181,27 +181,27 @@ impl Readers {
     /// Readers of an oplog that other servers write to.
     pub fn beside_others() -> Readers {
         Readers {
-            looked_for: Some(AtomicU64::new(0)),
+            polled_until: Some(AtomicU64::new(0)),
             ..Readers::default()
         }
     }
 
     /// The time up to which entries of other servers were looked for. `None` if there are no readers.
-    pub fn looked_for(&self) -> Option<u64> {
-        let looked_for = self.looked_for.as_ref().filter(|_| self.any())?;
-        Some(looked_for.load(Ordering::SeqCst))
+    pub fn polled_until(&self) -> Option<u64> {
+        let polled_until = self.polled_until.as_ref().filter(|_| self.any())?;
+        Some(polled_until.load(Ordering::SeqCst))
     }
 
-    /// Notifies readers of all entries behind [`Readers::looked_for`], up to a time that is durable: as [`Readers::committed`], if there are
+    /// Notifies readers of all entries behind [`Readers::polled_until`], up to a time that is durable: as [`Readers::committed`], if there are
     /// some.
     pub fn found(self: &Arc<Readers>, places: Option<&Places>, first: u64, until: u64) {
         if places.is_none_or(|places| !places.0.is_empty()) {
             self.committed(places, first, until);
         }
-        if let Some(looked_for) = &self.looked_for {
+        if let Some(polled_until) = &self.polled_until {
             // In one order with readers that begin.
             let _state = self.state.lock();
-            looked_for.store(until, Ordering::SeqCst);
+            polled_until.store(until, Ordering::SeqCst);
         }
     }
 
@@ -210,10 +210,10 @@ impl Readers {
     pub fn watch(self: &Arc<Readers>, place: Place, last: impl FnOnce() -> u64) -> Reader {
         let mut state = self.state.lock();
         if self.count.fetch_add(1, Ordering::SeqCst) == 0
-            && let Some(looked_for) = &self.looked_for
+            && let Some(polled_until) = &self.polled_until
         {
             // The first look of the reader finds everything that was written before.
-            looked_for.store(self.durable.load(Ordering::SeqCst), Ordering::SeqCst);
+            polled_until.store(self.durable.load(Ordering::SeqCst), Ordering::SeqCst);
         }
         let watched = state
             .places
@@ -249,25 +249,25 @@ impl Readers {
 
     /// Notes that a commit is under way. `given_out` is the last timestamp that was given out; those of the commit come later. To
     /// be dropped when the commit has notified readers.
-    pub fn begin(&self, given_out: u64) -> UnderWay<'_> {
+    pub fn begin(&self, given_out: u64) -> InFlightCommit<'_> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
         }
-        let [first, ..] = &self.under_way;
+        let [first, ..] = &self.in_flight;
         let shard = SHARD
-            .with(|shard| self.under_way.get(*shard))
+            .with(|shard| self.in_flight.get(*shard))
             .unwrap_or(first);
         shard.lock().push(given_out);
-        UnderWay {
+        InFlightCommit {
             shard,
             after: given_out,
         }
     }
 
     /// All commits up to this time have notified readers, except for those that begin after the call.
-    fn told(&self) -> u64 {
-        let shards = self.under_way.iter();
+    fn notified_until(&self) -> u64 {
+        let shards = self.in_flight.iter();
         let first = shards.filter_map(|shard| shard.lock().iter().min().copied());
         first.min().unwrap_or(u64::MAX)
     }
@@ -613,10 +613,10 @@ mod tests {
     #[test]
     fn entries_of_other_servers_are_told_of_when_they_are_found() {
         let readers = Arc::new(Readers::beside_others());
-        assert_eq!(readers.looked_for(), None, "nobody reads");
+        assert_eq!(readers.polled_until(), None, "nobody reads");
         readers.advance(7);
         let a = readers.watch(collection("d.a"), || 5);
-        assert_eq!(readers.looked_for(), Some(7));
+        assert_eq!(readers.polled_until(), Some(7));
         readers.advance(20);
         assert_eq!(
             a.quiet_until(20, 0),

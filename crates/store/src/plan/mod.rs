@@ -1,6 +1,6 @@
 //! Planning: from a query to a description of how its documents are found, as plain data.
 //!
-//! [`choose`] picks an index for the conditions of the filter, [`sorted`] finds the order that an index gives,
+//! [`choose`] picks an index for the conditions of the filter out of [`candidates`], [`query`] is its input, [`sorted`] finds the order that an index gives,
 //! [`merge`] the order that several scans give together, [`partial`] whether a partial index has all matching documents,
 //! [`residual`] the conditions that the bounds do not decide, [`oplog`] the bounds of a scan of the oplog. [`key_range`] has
 //! the keys that are read, [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries,
@@ -8,6 +8,7 @@
 //! Nothing here reads data: operators and trial runs are in `exec`.
 
 pub mod cache;
+mod candidates;
 pub mod choose;
 pub mod key_range;
 pub mod merge;
@@ -15,6 +16,7 @@ pub mod near;
 pub mod oplog;
 mod order;
 pub mod partial;
+pub mod query;
 pub(crate) mod required_fields;
 pub mod residual;
 pub mod sorted;
@@ -30,10 +32,10 @@ use frond_query::paths::MultikeyPaths;
 use frond_storage::error::{Result, command};
 
 use frond_storage::index::Index;
-use frond_storage::index::bounds::IndexBounds;
-use frond_storage::index::kinds::Holds;
+use frond_storage::index::field::Holds;
+use frond_storage::index::field::IndexField;
 use frond_storage::index::route::ExpandedIndex;
-use frond_storage::index::spec::IndexField;
+use frond_storage::index::route::IndexBounds;
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, TreeId};
 pub use key_range::{KeyInterval, primary_range};
@@ -209,7 +211,7 @@ pub struct Plan {
     /// Whether they come in the order of the sort.
     pub sorted: bool,
     /// The other candidates, for `explain`.
-    pub rejected: Vec<choose::Candidate>,
+    pub rejected: Vec<query::Candidate>,
 }
 
 impl IndexAccess {

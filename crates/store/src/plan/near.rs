@@ -6,13 +6,13 @@ use frond_error::ErrorCode;
 use frond_query::geo::Near;
 use frond_query::paths::Path;
 
-use super::choose::{Query, find_hinted};
 use super::key_range::KeyRange;
+use super::query::{Query, find_hinted};
 use super::{Access, Hint, IndexAccess, KeyInterval, Plan, partial};
 use crate::catalog::Collection;
 use frond_storage::error::{Error, Result, command};
 use frond_storage::index::Index;
-use frond_storage::index::kinds::GeoField;
+use frond_storage::index::kinds::near::GeoField;
 use frond_storage::index::route::Route;
 use frond_storage::intervals::Intervals;
 use frond_storage::intervals::conditions::Conditions;

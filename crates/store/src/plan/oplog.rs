@@ -3,7 +3,7 @@
 use frond_bson::{Timestamp, Value, key};
 use frond_query::matcher::{Expr, Leaf, Op, Relation};
 
-use super::choose::{Query, find_hinted, hinted_scan};
+use super::query::{Query, find_hinted, hinted_scan};
 use super::{Access, Plan};
 use crate::catalog::Collection;
 use crate::oplog::Oplog;

@@ -8,7 +8,7 @@ use frond_query::matcher::{Expr, Filter, Leaf, Op, Relation};
 
 use super::IndexAccess;
 use frond_storage::index::covered;
-use frond_storage::index::kinds::Holds;
+use frond_storage::index::field::Holds;
 use frond_storage::intervals::conditions::Conditions;
 
 /// Where a condition is checked.

@@ -4,7 +4,7 @@ use frond_bson::key;
 use frond_query::paths::MultikeyPaths;
 use frond_query::sort::SortSpec;
 
-use frond_storage::index::kinds::Holds;
+use frond_storage::index::field::Holds;
 use frond_storage::intervals::Intervals;
 use frond_storage::intervals::conditions::has_number;
 use frond_storage::keyspace::Direction;

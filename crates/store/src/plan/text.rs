@@ -3,7 +3,8 @@
 use frond_error::ErrorCode;
 use frond_query::matcher::Expr;
 
-use super::choose::{Candidate, Query, through_index, union};
+use super::candidates::{through_index, union};
+use super::query::{Candidate, Query};
 use super::{Access, Plan};
 use crate::catalog::Collection;
 use frond_storage::error::{Error, Result, command};

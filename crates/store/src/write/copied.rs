@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::ErrorCode;
 
-use super::logged::How;
-use super::staging::{Staged, Staging, Updated, id_document};
+use super::id_document;
+use super::staging::{Staged, Staging, Updated};
+use super::written::How;
 use crate::catalog::Collection;
 use frond_oplog::diff;
 use frond_oplog::entry::{Kind, RawEntry};

@@ -7,7 +7,7 @@ use super::recording::Recording;
 use super::staging::Staging;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
-use crate::find::{Question, one_id};
+use crate::find::{PlannedQuery, one_id};
 use crate::plan::Hint;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
@@ -88,7 +88,7 @@ pub(crate) fn delete_expired_through(
     durability: Durability,
     context: &OpContext,
 ) -> Result<u64> {
-    let mut question = Question::parse(Some(filter), None, None, &environment(None, collator))?;
+    let mut question = PlannedQuery::parse(Some(filter), None, None, &environment(None, collator))?;
     question.hint = hint;
     let target = Target {
         command: "delete",
@@ -125,7 +125,7 @@ pub fn delete(
         command: "delete",
         catalog,
         ns,
-        question: Question::parse(
+        question: PlannedQuery::parse(
             Some(request.filter),
             None,
             request.hint,

@@ -3,7 +3,7 @@
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error as CommandError, ErrorCode};
 
-use super::staging::id_document;
+use super::id_document;
 use crate::catalog::Collection;
 use frond_storage::error::Error;
 use frond_storage::index::Index;

@@ -11,7 +11,7 @@ use super::recording::Recording;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
-use crate::find::{Question, one_id};
+use crate::find::{PlannedQuery, one_id};
 use frond_storage::context::OpContext;
 use frond_storage::environment::environment;
 use frond_storage::error::{Result, command};
@@ -101,7 +101,7 @@ pub fn find_and_modify(
     let environment = environment(request.variables, &collator);
     let projection = request.projection.unwrap_or(Doc::empty());
     let projection = Projection::parse_with(projection, &environment)?;
-    let question = Question::parse(Some(filter), request.sort, request.hint, &environment)?;
+    let question = PlannedQuery::parse(Some(filter), request.sort, request.hint, &environment)?;
     let projection = projection.matching(&question.filter);
     if request.return_new && projection.needs_positional() {
         return Err(command(

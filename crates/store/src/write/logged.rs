@@ -1,40 +1,14 @@
 //! The entries of documents in the oplog.
 
-use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES};
+use frond_bson::{Doc, MAX_DOCUMENT_BYTES};
 
-use super::staging::{Staging, id_document};
+use super::id_document;
+use super::staging::Staging;
+use super::written::{How, Written};
 use crate::catalog::name_in_oplog;
 use crate::oplog::Change;
-use frond_oplog::diff::{self, IsWhole, SetPaths};
+use frond_oplog::diff::{self, IsWhole};
 use frond_oplog::entry::{Kind, Session};
-
-/// The method by which an update made the new document of the old one.
-#[derive(Clone, Copy)]
-pub(super) enum How<'a> {
-    Replaced,
-    /// It was computed by a pipeline.
-    Computed,
-    /// By operators, which set these paths.
-    Operators(&'a SetPaths),
-}
-
-/// The change of a document, for its entry.
-pub(super) enum Written<'a> {
-    Inserted(&'a Doc),
-    /// It is changed by a difference.
-    Changed {
-        old: &'a Doc,
-        diff: DocBuf,
-    },
-    /// Another one takes its place.
-    Replaced {
-        old: &'a Doc,
-        new: &'a Doc,
-    },
-    Deleted(&'a Doc),
-    /// It has no entry: there is no oplog, or a capped collection removes it.
-    Unlogged,
-}
 
 impl Staging<'_> {
     /// Whether changes have entries in the oplog.

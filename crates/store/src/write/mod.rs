@@ -16,10 +16,12 @@ mod modify;
 pub(crate) mod recording;
 pub(crate) mod replace;
 mod retry;
+mod retryable;
 pub mod staging;
 pub mod update;
+mod written;
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, DocBuf, Value};
 
 use crate::store::DocumentStore;
 use delete::DeleteRequest;
@@ -31,6 +33,13 @@ use frond_storage::namespace::Namespace;
 use insert::{InsertOptions, InsertOutcome};
 pub(crate) use retry::Retry;
 use update::{UpdateOutcome, UpdateRequest};
+
+/// The `_id` of a document, as a document of one field.
+pub fn id_document(doc: &Doc) -> DocBuf {
+    let mut out = DocBuf::new();
+    out.push("_id", doc.get("_id").unwrap_or(Value::Null));
+    out
+}
 
 /// One document or statement of a bulk operation that failed.
 #[derive(Debug)]

@@ -15,16 +15,15 @@ use frond_query::matcher::Filter;
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
 use crate::catalog::{Catalog, Collection, Uuid};
-use crate::exec::build::{Output, Wanted};
+use crate::exec::build::{Output, RowParts};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
-use crate::find::{IdLookUp, Planned, Question, note_look_up};
+use crate::find::{IdLookUp, Planned, PlannedQuery, note_look_up};
+use crate::own_files::OwnFiles;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result, command};
-use frond_storage::keyspace::{
-    COMMIT_DOCUMENTS_MAX, Durability, EngineError, Files, Snapshot, TreeId,
-};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Snapshot, TreeId};
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
 use frond_storage::record;
@@ -79,7 +78,7 @@ pub struct Target<'a> {
     pub catalog: &'a Catalog,
     pub ns: &'a Namespace,
     /// The filter, which document comes first if only one is changed, and the index to use.
-    pub question: Question,
+    pub question: PlannedQuery,
     /// The `_id` that is asked for, if the filter has one and nothing else, and there is no hint and no collation.
     pub id: Option<Value<'a>>,
     pub context: &'a OpContext,
@@ -132,14 +131,14 @@ impl Target<'_> {
     }
 
     /// The parts that a change reads: keys, and of large documents the fields that it needs.
-    fn wanted(&self, planned: &Planned) -> Wanted {
+    fn wanted(&self, planned: &Planned) -> RowParts {
         let loading = if self.whole {
             Loading::Everything
         } else {
             // The change itself reads more of a large document.
             Loading::ForFilter(planned.pending_sort().cloned())
         };
-        Wanted {
+        RowParts {
             keys: true,
             loading,
             ..planned.wanted()
@@ -237,9 +236,9 @@ impl Target<'_> {
                 };
                 let reader = now.document_reader(&current);
                 match self.read_again(filter, &current, now.primary, reader, &row)? {
-                    Again::Same => {}
-                    Again::Changed(changed) => row = *changed,
-                    Again::Gone => break,
+                    Reread::Same => {}
+                    Reread::Changed(changed) => row = *changed,
+                    Reread::Gone => break,
                 }
                 (collection, snapshot) = (now, current);
             }
@@ -266,10 +265,7 @@ impl Target<'_> {
                 Ok(Searched::APart) => {}
                 Err(error) if change.removes() && error.is_disk_full() => {
                     // The commit has waited while the snapshot of its search kept on disk what was deleted.
-                    let is_freed = match self.catalog.engine().files() {
-                        Some(files) => files.await_space()?,
-                        None => false,
-                    };
+                    let is_freed = OwnFiles::new(self.catalog.engine()).await_space()?;
                     let is_stuck = changed.modified == before && full_at == Some(before);
                     if !is_freed || is_stuck {
                         let message = error.message();
@@ -313,8 +309,8 @@ impl Target<'_> {
                 return Ok(Searched::Everything);
             }
             let is_long = changed.modified - before >= SEARCH_DOCUMENTS_FULL_DISK;
-            let files = self.catalog.engine().files();
-            if is_long && change.removes() && files.is_some_and(Files::is_disk_low) {
+            let files = OwnFiles::new(self.catalog.engine());
+            if is_long && change.removes() && files.is_disk_low() {
                 return Ok(Searched::APart);
             }
         }
@@ -419,9 +415,9 @@ impl Target<'_> {
         let primary = staging.collection().primary;
         let (snapshot, reader) = (staging.snapshot(), staging.document_reader());
         match self.read_again(filter, snapshot, primary, reader, row)? {
-            Again::Same => change.stage(staging, row).map(Some),
-            Again::Changed(row) => change.stage(staging, &row).map(Some),
-            Again::Gone => Ok(None),
+            Reread::Same => change.stage(staging, row).map(Some),
+            Reread::Changed(row) => change.stage(staging, &row).map(Some),
+            Reread::Gone => Ok(None),
         }
     }
 
@@ -433,13 +429,13 @@ impl Target<'_> {
         primary: TreeId,
         reader: DocumentReader<'_>,
         row: &Row,
-    ) -> Result<Again> {
+    ) -> Result<Reread> {
         let Some(stored) = snapshot.get(primary, &row.key)? else {
-            return Ok(Again::Gone);
+            return Ok(Reread::Gone);
         };
         let known = row.stored.as_deref().unwrap_or(row.doc.as_bytes());
         if *stored == *known {
-            return Ok(Again::Same);
+            return Ok(Reread::Same);
         }
         let want = if record::is_in_parts(&stored) && !self.whole {
             required_fields::of_query(filter, None, [])
@@ -448,9 +444,9 @@ impl Target<'_> {
         };
         let doc = reader.parts(&row.key, &stored, &want)?;
         if !filter.try_matches(&doc)? {
-            return Ok(Again::Gone);
+            return Ok(Reread::Gone);
         }
-        Ok(Again::Changed(Box::new(Row {
+        Ok(Reread::Changed(Box::new(Row {
             key: row.key.clone(),
             doc: doc.into_owned(),
             stored: record::is_in_parts(&stored).then(|| stored.to_vec()),
@@ -469,7 +465,7 @@ fn is_held(error: &Error) -> bool {
 }
 
 /// A document that was found, read again later.
-enum Again {
+enum Reread {
     /// As it was found.
     Same,
     /// It has changed, and still matches.

@@ -2,12 +2,12 @@
 
 use frond_bson::{Collator, Doc};
 
-use super::logged::How;
 use super::modify::{Change, Effect, Target};
 use super::staging::{Staging, Updated};
+use super::written::How;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
-use crate::find::Question;
+use crate::find::PlannedQuery;
 use frond_storage::context::OpContext;
 use frond_storage::environment::environment;
 use frond_storage::error::Result;
@@ -44,7 +44,7 @@ pub(crate) fn replace_one(
         command: "update",
         catalog,
         ns,
-        question: Question::parse(Some(filter), None, None, &environment)?,
+        question: PlannedQuery::parse(Some(filter), None, None, &environment)?,
         id: None,
         context,
         durability: Durability::Logged,

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::catalog::Catalog;
-use crate::figures;
+use crate::op_stats;
 use frond_storage::error::{Error, Result, write_conflict};
 use frond_storage::keyspace::EngineError;
 
@@ -43,7 +43,7 @@ impl<'a> Retry<'a> {
     ///
     /// In a transaction there is no other attempt: its snapshot would not see what the other one wrote.
     pub fn after(&mut self, error: Error) -> Result<()> {
-        if let (Error::Unannounced(unannounced), Some(_)) = (&error, self.catalog.cluster()) {
+        if let Error::Unannounced(unannounced) = &error {
             self.announcements += 1;
             if self.announcements > ANNOUNCEMENTS_MAX {
                 // A transaction whose definition is not the current one.
@@ -63,18 +63,18 @@ impl<'a> Retry<'a> {
         {
             // As long as the transaction is open, the operation is only waiting: this is not one of the attempts.
             self.waits = self.waits.saturating_add(1);
-            figures::note(|figures| figures.write_conflicts += 1);
+            op_stats::update(|op_stats| op_stats.write_conflicts += 1);
             return Ok(self.catalog.engine().await_transaction(*tree, key)?);
         }
         self.attempts += 1;
-        figures::note(|figures| figures.write_conflicts += 1);
+        op_stats::update(|op_stats| op_stats.write_conflicts += 1);
         if self.attempts > ATTEMPTS_AT_ONCE {
             let doublings = (self.attempts - ATTEMPTS_AT_ONCE).min(8);
             let longest = Duration::from_micros(50 << doublings).min(WAIT_MAX);
             // A random part keeps writers that collided from colliding again.
             let pause = longest.mul_f64(rand::random::<f64>());
             thread::sleep(pause);
-            figures::note(|figures| figures.conflict_wait += pause);
+            op_stats::update(|op_stats| op_stats.conflict_wait += pause);
         }
         Ok(())
     }

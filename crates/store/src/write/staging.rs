@@ -15,13 +15,13 @@ use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::paths::MultikeyPaths;
 use parking_lot::MutexGuard;
 
-use super::duplicate;
-use super::logged::{How, Written};
+use super::written::{How, Written};
+use super::{duplicate, id_document};
 use crate::catalog::{
     self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
 };
-use crate::cluster::Cluster;
-use crate::figures::KeysWritten;
+use crate::coordination::Coordination;
+use crate::op_stats::KeysWritten;
 use crate::oplog::Log;
 use crate::server_configuration::{check_removed, check_stored};
 use frond_storage::error::{Error, Result, command, not_durable};
@@ -113,8 +113,7 @@ pub struct Staging<'a> {
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
     keys: KeysWritten,
-    /// The other servers that may write to the collection.
-    servers: Option<&'a Arc<Cluster>>,
+    coordination: &'a Coordination,
     /// Whether other servers have to know multikey paths before the commit: unless the transaction at hand has created the
     /// collection.
     announces: bool,
@@ -140,7 +139,7 @@ impl<'a> Staging<'a> {
             .new_keys
             .resize_with(collection.indexes.len(), IndexKeys::default);
         let oplog = catalog.oplog().tree();
-        let servers = catalog.cluster();
+        let coordination = catalog.coordination();
         Staging {
             oplog,
             log: oplog.and_then(|_| catalog.log(&collection.ns)),
@@ -163,8 +162,8 @@ impl<'a> Staging<'a> {
             removes_only: true,
             removed_to: Vec::new(),
             keys: KeysWritten::default(),
-            servers,
-            announces: servers.is_some() && !catalog.has_created(collection),
+            coordination,
+            announces: coordination.has_others() && !catalog.has_created(collection),
             last_record: None,
             recorded: Vec::new(),
         }
@@ -184,8 +183,8 @@ impl<'a> Staging<'a> {
         let insertion = capped.map(|_| collection.lock_insertion());
         let snapshot = catalog.snapshot()?;
         let mut staging = Staging::new(catalog, collection, snapshot, buffers);
-        if let Some((servers, _)) = staging.servers.zip(capped) {
-            staging.last_record = Some(collection.last_record(servers, &staging.snapshot)?);
+        if capped.is_some() {
+            staging.last_record = collection.last_record(&staging.snapshot)?;
         }
         staging.insertion = insertion;
         Ok(staging)
@@ -227,7 +226,7 @@ impl<'a> Staging<'a> {
         count: u32,
         result: &Doc,
     ) {
-        if self.servers.is_some() {
+        if self.coordination.has_others() {
             self.recorded.push((to, *first));
         }
         to.put(&mut self.batch, first, count, result);
@@ -466,7 +465,7 @@ impl<'a> Staging<'a> {
     pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc, written: &Written<'_>) {
         self.log(written);
         if let Some(changes) = self.collection.changes {
-            catalog::note(&mut self.batch, changes, key, &id_document(doc));
+            catalog::mark_dirty(&mut self.batch, changes, key, &id_document(doc));
         }
     }
 
@@ -618,8 +617,9 @@ impl<'a> Staging<'a> {
         if self.announces {
             self.check_announced()?;
         }
-        let watched = self.stage_for_others()?;
-        self.keys.note(self.collection, self.counts);
+        let is_watched = self.collection.hooks().watches(&self.collection.ns);
+        let watched = self.stage_for_others(is_watched)?;
+        self.keys.add_to_op_stats(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
@@ -645,13 +645,11 @@ impl<'a> Staging<'a> {
         point("the oplog of a commit of documents is known");
         let committed = self.catalog.commit_logged(self.batch, self.log.as_ref());
         // Also after an error, which may not tell that nothing was committed.
-        if self.collection.hooks().watches(&self.collection.ns) {
+        if is_watched {
             self.collection.hooks().changed();
         }
         committed?;
-        if let Some((servers, change)) = self.servers.zip(watched) {
-            servers.committed_watched(change);
-        }
+        self.coordination.committed_watched(watched);
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion
             && !self.removed_to.is_empty()
@@ -777,13 +775,6 @@ pub fn check_size(doc: &Doc) -> Result<()> {
 pub fn primary_key(id: &Value<'_>, out: &mut Vec<u8>) {
     out.clear();
     frond_bson::key::encode(id, out);
-}
-
-/// The `_id` of a document, as a document of one field.
-pub fn id_document(doc: &Doc) -> DocBuf {
-    let mut out = DocBuf::new();
-    out.push("_id", doc.get("_id").unwrap_or(Value::Null));
-    out
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use frond_query::update::{ApplyContext, Update};
 
 use super::Retry;
 use super::insert::prepare;
-use super::logged::How;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::recording::{Recorder, Recording};
 use super::staging::{Buffers, Staged, Staging, Updated};
+use super::written::How;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
-use crate::find::{Question, one_id};
+use crate::find::{PlannedQuery, one_id};
 use crate::plan::required_fields;
 use frond_oplog::diff::SetPaths;
 use frond_storage::clock::next_timestamp;
@@ -271,7 +271,7 @@ pub fn update(
         command: "update",
         catalog,
         ns,
-        question: Question::parse(
+        question: PlannedQuery::parse(
             Some(request.filter),
             request.sort,
             request.hint,

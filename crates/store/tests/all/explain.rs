@@ -331,12 +331,12 @@ fn execution_stats_count_keys_and_documents() {
             )
             .unwrap();
         let stats = reply.get_doc("executionStats").unwrap();
-        let figures = (
+        let op_stats = (
             stats.get_i64("nReturned").unwrap(),
             stats.get_i64("totalKeysExamined").unwrap(),
             stats.get_i64("totalDocsExamined").unwrap(),
         );
-        assert_eq!(figures, (returned, keys, docs), "{filter:?}");
+        assert_eq!(op_stats, (returned, keys, docs), "{filter:?}");
         let stages = stats.get_doc("executionStages").unwrap();
         assert_eq!(stages.get_i64("nReturned"), Some(returned), "{filter:?}");
     }

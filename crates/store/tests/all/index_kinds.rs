@@ -90,7 +90,7 @@ fn hashed_indexes_serve_equality_and_in() {
         .map(|i| doc! {"_id": i, "h": i, "a": i % 5, "b": i % 10, "c": i})
         .collect();
     f.insert(&c, &docs);
-    for (filter, sort, expected, figures) in [
+    for (filter, sort, expected, op_stats) in [
         (doc! {"h": 7}, doc! {}, &["FETCH", "IXSCAN"][..], (1, 1, 1)),
         (doc! {"h": 7.5}, doc! {}, &["FETCH", "IXSCAN"], (0, 1, 1)),
         (
@@ -121,7 +121,7 @@ fn hashed_indexes_serve_equality_and_in() {
     ] {
         let (plan, returned, keys, docs) = explain(&f, &filter, &sort);
         assert_eq!(stages(&plan), expected, "{filter:?}");
-        let (wanted, keys_max, docs_wanted) = figures;
+        let (wanted, keys_max, docs_wanted) = op_stats;
         assert_eq!((returned, docs), (wanted, docs_wanted), "{filter:?}");
         assert!(keys <= keys_max + 1, "{filter:?}: {keys} keys");
     }

@@ -259,11 +259,11 @@ fn finds_examine_few_keys_and_documents() {
         let stages = stats.get_doc("executionStages").unwrap();
         assert_eq!(outline(stages), case.plan, "{name}");
         let looked_at = |field| stats.get_i64(field).unwrap();
-        let figures = (
+        let op_stats = (
             looked_at("totalKeysExamined"),
             looked_at("totalDocsExamined"),
         );
-        assert_eq!(figures, (case.keys, case.docs), "{name}: {reply:?}");
+        assert_eq!(op_stats, (case.keys, case.docs), "{name}: {reply:?}");
         assert_eq!(looked_at("nReturned"), found.len() as i64, "{name}");
     }
 }

@@ -13,7 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Figure, Kind, Sample};
+use super::{Kind, Metric, Sample};
 
 const MAGIC: &[u8; 8] = b"FRNDHST1";
 
@@ -37,9 +37,9 @@ pub struct Files {
 }
 
 impl Files {
-    pub fn new(directory: PathBuf, figures: &[Figure]) -> Files {
+    pub fn new(directory: PathBuf, metrics: &[Metric]) -> Files {
         let mut header = Vec::new();
-        for figure in figures {
+        for figure in metrics {
             header.extend_from_slice(match figure.kind {
                 Kind::Counter => b"c ",
                 Kind::Gauge => b"g ",
@@ -126,7 +126,7 @@ pub fn list(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The samples of a segment after a time, up to what is torn or damaged. Figures that it does not have are 0.
-pub fn read(path: &Path, figures: &[Figure], after_ms: i64, found: &mut dyn FnMut(Sample)) {
+pub fn read(path: &Path, metrics: &[Metric], after_ms: i64, found: &mut dyn FnMut(Sample)) {
     let mut bytes = Vec::new();
     // Larger than a segment can be: it is none of ours.
     let limit = SEGMENT_BYTES_MAX + 2 * BLOCK_BYTES_MAX as u64;
@@ -143,7 +143,7 @@ pub fn read(path: &Path, figures: &[Figure], after_ms: i64, found: &mut dyn FnMu
     let names: Vec<&str> = (std::str::from_utf8(header).unwrap_or_default().lines())
         .map(|line| line.get(2..).unwrap_or_default())
         .collect();
-    let places: Vec<Option<usize>> = (figures.iter())
+    let places: Vec<Option<usize>> = (metrics.iter())
         .map(|figure| names.iter().position(|name| *name == figure.name))
         .collect();
     while let Some(mut payload) = take_block(&mut rest) {

@@ -29,7 +29,7 @@ pub enum Kind {
 
 /// A figure of each sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figure {
+pub struct Metric {
     pub name: &'static str,
     pub kind: Kind,
 }
@@ -45,7 +45,7 @@ pub struct Sample {
 
 /// The samples of a server.
 pub struct History {
-    figures: Vec<Figure>,
+    metrics: Vec<Metric>,
     directory: PathBuf,
     recent: Mutex<VecDeque<Sample>>,
     /// Locked while a sample is written, which may take long on a busy disk. Readers need no lock.
@@ -54,10 +54,10 @@ pub struct History {
 
 impl History {
     /// The history in a directory, which is made with the first sample that is written there.
-    pub fn new(directory: PathBuf, figures: Vec<Figure>) -> History {
-        let files = Files::new(directory.clone(), &figures);
+    pub fn new(directory: PathBuf, metrics: Vec<Metric>) -> History {
+        let files = Files::new(directory.clone(), &metrics);
         History {
-            figures,
+            metrics,
             directory,
             recent: Mutex::default(),
             files: Mutex::new(files),
@@ -65,8 +65,8 @@ impl History {
     }
 
     /// The figures of a sample, in their order.
-    pub fn figures(&self) -> &[Figure] {
-        &self.figures
+    pub fn metrics(&self) -> &[Metric] {
+        &self.metrics
     }
 
     /// Adds a sample.
@@ -116,7 +116,7 @@ impl History {
             .map_or(i64::MAX, |one| one.time_ms);
         if after_ms < first_recent {
             for path in file::list(&self.directory) {
-                file::read(&path, &self.figures, after_ms, &mut |sample| {
+                file::read(&path, &self.metrics, after_ms, &mut |sample| {
                     if sample.time_ms < first_recent {
                         thin.add(sample);
                     }

@@ -4,12 +4,12 @@ use std::fs;
 
 use super::*;
 
-const FIGURES: [Figure; 2] = [
-    Figure {
+const FIGURES: [Metric; 2] = [
+    Metric {
         name: "inserts",
         kind: Kind::Counter,
     },
-    Figure {
+    Metric {
         name: "bytes",
         kind: Kind::Gauge,
     },
@@ -124,11 +124,11 @@ fn the_files_are_bounded() {
 fn other_figures_of_an_older_version_are_matched_by_name() {
     let directory = tempfile::tempdir().unwrap();
     drop(filled(directory.path(), 1000..1020));
-    let figures = ["new", "bytes"].map(|name| Figure {
+    let metrics = ["new", "bytes"].map(|name| Metric {
         name,
         kind: Kind::Gauge,
     });
-    let history = History::new(directory.path().join("diagnostic.data"), figures.to_vec());
+    let history = History::new(directory.path().join("diagnostic.data"), metrics.to_vec());
     let read = history.between(0, 2_000_000, 10);
     assert_eq!(read.len(), 2);
     assert_eq!(read[0].values, [0, u64::MAX - 1000]);

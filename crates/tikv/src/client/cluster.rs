@@ -18,7 +18,7 @@ use crate::client::direct;
 use crate::client::failure::malformed;
 use crate::client::fence;
 use crate::client::garbage;
-use crate::client::held::Held;
+use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
 use crate::client::regions::{Nodes, Regions};
 use crate::client::shared::{RowBytes, Shared};
@@ -55,7 +55,7 @@ impl Cluster {
                 merge: options.merge,
                 counters: options.counters,
                 slots,
-                held: Held::default(),
+                held: HeldKeys::default(),
                 tree_ids: TreeIds::default(),
                 memory: MemoryBudget::for_clients(options.client_bytes),
                 in_flight: Arc::new(InFlight::default()),

@@ -13,11 +13,11 @@ use crate::client::bound::half_open;
 use crate::client::connection::{Calls, Kind, options, patiently};
 use crate::client::counters::Slot;
 use crate::client::failure::{self, CommitFailure};
-use crate::client::held::Holder;
+use crate::client::held_keys::Holder;
 use crate::client::overlay::{Change, Overlay, TreeKey, value_after};
 use crate::client::shared::Shared;
 use crate::client::snapshot::{Base, Snapshot};
-use crate::client::stamps::{self, STAMPS_MAX, UnderWay};
+use crate::client::stamps::{self, InFlightEntry, STAMPS_MAX};
 use crate::client::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record, whole};
 
 /// TiKV takes no longer keys; some bytes are left for what it adds.
@@ -139,7 +139,7 @@ pub(crate) fn add(overlay: &mut Overlay, set: &Operations, base: &Snapshot) -> R
 /// The stamps of a commit.
 pub(crate) struct Stamped {
     first: u64,
-    under_way: UnderWay,
+    entry: InFlightEntry,
 }
 
 /// Makes the keys of stamped puts. Returns their stamps.
@@ -167,12 +167,12 @@ pub(crate) fn stamp(
     if let Some(base) = base
         && let at = base.timestamp()?
         && let Some(first) = stamps::first(at)
-        && let Some(under_way) = UnderWay::begin_at(&shared.in_flight, at)
+        && let Some(entry) = InFlightEntry::begin_at(&shared.in_flight, at)
     {
         set.add_stamps(first);
-        return Ok(Some(Stamped { first, under_way }));
+        return Ok(Some(Stamped { first, entry }));
     }
-    let under_way = UnderWay::begin(&shared.in_flight, &shared.connection);
+    let entry = InFlightEntry::begin(&shared.in_flight, &shared.connection);
     let first = loop {
         // With too many timestamps in one millisecond, one of the next is needed.
         match stamps::first(shared.connection.timestamp()?.version()) {
@@ -181,7 +181,7 @@ pub(crate) fn stamp(
         }
     };
     set.add_stamps(first);
-    Ok(Some(Stamped { first, under_way }))
+    Ok(Some(Stamped { first, entry }))
 }
 
 /// Deletes what range deletes have above the limit, the first keys first, before the rest is committed with the other operations.
@@ -328,7 +328,7 @@ pub(crate) fn commit_on(
     match (is_known, stamped, slot_key) {
         (true, ..) => shared.slots.give_back(slot),
         // Readers in the order of stamps wait until it is known.
-        (false, Some(stamped), Some(key)) => await_outcome(shared, stamped.under_way, key, at),
+        (false, Some(stamped), Some(key)) => await_outcome(shared, stamped.entry, key, at),
         (false, ..) => {}
     }
     result
@@ -344,12 +344,12 @@ fn try_again() -> Error {
 }
 
 /// Keeps a commit under way until it is known how it has ended.
-fn await_outcome(shared: &Arc<Shared>, under_way: UnderWay, key: Vec<u8>, at: u64) {
+fn await_outcome(shared: &Arc<Shared>, entry: InFlightEntry, key: Vec<u8>, at: u64) {
     let client = shared.connection.client().clone();
     shared.connection.spawn(async move {
         let until = || Instant::now() + Duration::from_secs(60);
         while was_committed(&client, &key, at, until()).await.is_err() {}
-        drop(under_way);
+        drop(entry);
     });
 }
 

@@ -11,7 +11,7 @@ mod direct;
 mod failure;
 mod fence;
 mod garbage;
-mod held;
+mod held_keys;
 mod instances;
 mod keys;
 mod overlay;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::client::connection::Connection;
 use crate::client::counters::Slots;
 use crate::client::debounce::Debounce;
-use crate::client::held::Held;
+use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
 use crate::client::regions::{Nodes, Regions};
 use crate::client::stamps::{DurableStamp, InFlight};
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     /// See [`crate::ClusterOptions::counters`].
     pub(crate) counters: Option<(TreeId, Vec<u8>)>,
     pub(crate) slots: Slots,
-    pub(crate) held: Held,
+    pub(crate) held: HeldKeys,
     pub(crate) tree_ids: TreeIds,
     pub(crate) memory: MemoryBudget,
     pub(crate) in_flight: Arc<InFlight>,

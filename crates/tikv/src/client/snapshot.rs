@@ -12,7 +12,7 @@ use crate::client::connection::{Kind, options};
 use crate::client::failure::malformed;
 use crate::client::overlay::{Change, Overlay, apply, value_after};
 use crate::client::shared::Shared;
-use crate::client::stamps::UnderWay;
+use crate::client::stamps::InFlightEntry;
 use crate::client::value::{self, Stored, read_record};
 
 /// Additions to counters, by their keys.
@@ -42,7 +42,7 @@ pub(crate) struct Base {
     pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
     fetched: Mutex<Fetched>,
     /// Protects the versions that it reads from garbage collection.
-    _live: Option<UnderWay>,
+    _live: Option<InFlightEntry>,
 }
 
 /// Why a snapshot could not be taken.
@@ -86,7 +86,7 @@ pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Base {
     pub(crate) fn new(shared: &Arc<Shared>) -> Base {
-        let live = UnderWay::begin(&shared.snapshots, &shared.connection);
+        let live = InFlightEntry::begin(&shared.snapshots, &shared.connection);
         let begun = shared.connection.begin();
         let at = begun
             .as_ref()
@@ -114,7 +114,7 @@ impl Base {
     /// The same, whose versions are kept as long as it lives, if they are there.
     pub(crate) fn kept_past(shared: &Arc<Shared>, at: u64) -> Base {
         Base {
-            _live: Some(UnderWay::needing(&shared.snapshots, at)),
+            _live: Some(InFlightEntry::needing(&shared.snapshots, at)),
             ..Base::past(shared, at)
         }
     }

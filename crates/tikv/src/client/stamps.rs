@@ -78,51 +78,51 @@ impl InFlight {
 }
 
 /// A commit that is under way, or a snapshot.
-pub(crate) struct UnderWay {
+pub(crate) struct InFlightEntry {
     among: Arc<InFlight>,
     at: u64,
 }
 
-impl UnderWay {
+impl InFlightEntry {
     /// Registers a commit. It gets its timestamp later, so that this is a lower one.
-    pub(crate) fn begin(among: &Arc<InFlight>, connection: &Connection) -> UnderWay {
+    pub(crate) fn begin(among: &Arc<InFlight>, connection: &Connection) -> InFlightEntry {
         let mut begun = among.begun.lock();
         let at = connection.last_timestamp();
         *begun.entry(at).or_default() += 1;
-        UnderWay {
+        InFlightEntry {
             among: among.clone(),
             at,
         }
     }
 }
 
-impl UnderWay {
+impl InFlightEntry {
     /// Registers a commit that takes its stamps of a timestamp that it has already. `None` if that is too old.
-    pub(crate) fn begin_at(among: &Arc<InFlight>, at: u64) -> Option<UnderWay> {
+    pub(crate) fn begin_at(among: &Arc<InFlight>, at: u64) -> Option<InFlightEntry> {
         let mut begun = among.begun.lock();
         if at <= among.settled.load(Ordering::SeqCst) {
             return None;
         }
         *begun.entry(at).or_default() += 1;
-        Some(UnderWay {
+        Some(InFlightEntry {
             among: among.clone(),
             at,
         })
     }
 }
 
-impl UnderWay {
+impl InFlightEntry {
     /// Registers something that needs a timestamp which was given out before.
-    pub(crate) fn needing(among: &Arc<InFlight>, at: u64) -> UnderWay {
+    pub(crate) fn needing(among: &Arc<InFlight>, at: u64) -> InFlightEntry {
         *among.begun.lock().entry(at).or_default() += 1;
-        UnderWay {
+        InFlightEntry {
             among: among.clone(),
             at,
         }
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightEntry {
     fn drop(&mut self) {
         let mut begun = self.among.begun.lock();
         if let Some(count) = begun.get_mut(&self.at) {
@@ -200,10 +200,10 @@ mod tests {
     fn a_commit_takes_no_stamp_that_readers_have_passed() {
         let in_flight = Arc::new(InFlight::default());
         in_flight.settled.store(100, Ordering::SeqCst);
-        assert!(UnderWay::begin_at(&in_flight, 100).is_none());
-        let under_way = UnderWay::begin_at(&in_flight, 101).unwrap();
+        assert!(InFlightEntry::begin_at(&in_flight, 100).is_none());
+        let entry = InFlightEntry::begin_at(&in_flight, 101).unwrap();
         assert_eq!(in_flight.begun.lock().first_key_value(), Some((&101, &1)));
-        drop(under_way);
+        drop(entry);
         assert!(in_flight.begun.lock().is_empty());
     }
 

@@ -6,7 +6,7 @@ use frond_kv::{Committed, Error, MemoryUse, Operations, Reservation, Result};
 use parking_lot::Mutex;
 
 use crate::client::commit;
-use crate::client::held::Holder;
+use crate::client::held_keys::Holder;
 use crate::client::overlay::{Overlay, TreeKey};
 use crate::client::shared::Shared;
 use crate::client::snapshot::Snapshot;

@@ -180,6 +180,13 @@ fn a_fenced_instance_commits_nothing_that_it_began_before() {
     other.fence(one.instance() + 100, 0).unwrap();
 }
 
+/// Returns when the clock of the cluster is past a time in milliseconds.
+fn await_time(engine: &Cluster, ms: u64) {
+    while engine.now_ms() <= ms {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn commits_that_meet_a_fence_are_before_it_or_fail() {
     let Some(open) = servers() else {
@@ -213,7 +220,8 @@ fn commits_that_meet_a_fence_are_before_it_or_fail() {
             one.extend_lease(until);
             other.fence(instance, until).unwrap();
             let after = other.snapshot();
-            std::thread::sleep(Duration::from_millis(50));
+            // The lease is over by the clock that all servers share.
+            await_time(&one, until);
             // Nothing has come since.
             let now = other.snapshot();
             let there = |snapshot| keys(snapshot, tree);
@@ -230,7 +238,7 @@ fn the_garbage_collector_removes_what_nobody_can_see() {
     };
     let engine = open();
     let collect = |live: &[u32]| {
-        std::thread::sleep(Duration::from_millis(2));
+        await_time(&engine, engine.now_ms() + 1);
         drop(engine.snapshot());
         let needed = engine.oldest_snapshot();
         let retention = Duration::ZERO;

@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::inventory::{self, in_database};
 use crate::names::Filter;
-use crate::node::{About, Node};
+use crate::node::{Node, ServerInfo};
 use crate::progress::Progress;
 use crate::stop::Signals;
 use crate::users;
@@ -22,7 +22,7 @@ use crate::users;
 const BATCH: u32 = 2_000;
 
 /// Which documents are read.
-struct Question {
+struct ExportQuery {
     filter: DocBuf,
     sort: Option<DocBuf>,
     projection: Option<DocBuf>,
@@ -66,7 +66,7 @@ fn parsed(name: &str, text: Option<&str>) -> Result<Option<DocBuf>> {
         .transpose()
 }
 
-fn question(options: &ExportOptions) -> Result<Question> {
+fn question(options: &ExportOptions) -> Result<ExportQuery> {
     let format = options.common.format(&options.out);
     let mut projection = None;
     if !options.common.fields.is_empty() {
@@ -101,7 +101,7 @@ fn question(options: &ExportOptions) -> Result<Question> {
             return Err(Error::Usage("--query needs --collection".to_owned()));
         }
     }
-    Ok(Question {
+    Ok(ExportQuery {
         filter: parsed("--query", options.query.as_deref())?.unwrap_or_default(),
         sort: parsed("--sort", options.sort.as_deref())?,
         projection,
@@ -112,7 +112,7 @@ fn question(options: &ExportOptions) -> Result<Question> {
 struct Export<'a> {
     options: &'a ExportOptions,
     signals: &'a Signals,
-    question: Question,
+    question: ExportQuery,
 }
 
 impl Export<'_> {
@@ -277,7 +277,7 @@ impl Export<'_> {
         accounts: &[(&str, Vec<DocBuf>)],
         progress: &Progress,
     ) -> Result<()> {
-        let version = About::ask(client)?.version;
+        let version = ServerInfo::ask(client)?.version;
         let version = version.split(' ').next().unwrap_or_default();
         let out = Output::create(&self.options.out, self.options.common.gzip)?;
         let mut with_accounts = all.to_vec();

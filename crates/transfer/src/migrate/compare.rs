@@ -197,7 +197,7 @@ fn compare_range(
 
 /// The treatment of documents that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum OnDifference {
     /// Look again, and count those that differ still.
     LookAgain,
     /// Copy them from the source.
@@ -219,7 +219,7 @@ impl Comparison<'_> {
     pub fn run(
         &self,
         collections: &[(Listed, u64)],
-        then: Then,
+        then: OnDifference,
     ) -> Result<Vec<(Collection, Found)>> {
         let mut source = self.source.connect()?;
         let mut target = self.target.connect()?;
@@ -262,10 +262,10 @@ impl Comparison<'_> {
                 let mut part =
                     compare_range(&mut source, &mut target, collection, &range, self.progress)?;
                 match then {
-                    Then::Repair => {
+                    OnDifference::Repair => {
                         apply::refetch(&mut source, &mut target, collection, &part.different)?;
                     }
-                    Then::LookAgain => {
+                    OnDifference::LookAgain => {
                         part.different =
                             still_different(&mut source, &mut target, collection, part.different)?;
                     }

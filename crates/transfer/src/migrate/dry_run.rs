@@ -9,7 +9,7 @@ use super::feed::Position;
 use super::options::Options;
 use crate::error::{Error, Result};
 use crate::inventory::{Listed, Size};
-use crate::node::{About, Node};
+use crate::node::{Node, ServerInfo};
 use crate::schema::{self, Refusal};
 use crate::users;
 
@@ -31,9 +31,13 @@ pub fn run(
     source: &mut Client,
     target: &mut Client,
 ) -> Result<bool> {
-    let from = About::ask(source)?;
-    let to = About::ask(target)?;
-    println!("from: {} (version {})", plan.source.place(), from.version);
+    let from = ServerInfo::ask(source)?;
+    let to = ServerInfo::ask(target)?;
+    println!(
+        "from: {} (version {})",
+        plan.source.host_and_port(),
+        from.version
+    );
     println!("to:   version {}", to.version);
     if let Some(set) = &from.set_name {
         println!("the source is a member of the replica set {set}");

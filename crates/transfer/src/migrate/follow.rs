@@ -8,7 +8,7 @@ use frond_client::{Client, Collection};
 
 use super::apply;
 use super::changes::Change;
-use super::compare::{Comparison, Then};
+use super::compare::{Comparison, OnDifference};
 use super::copy;
 use super::feed::{Feed, Position};
 use super::state::{Phase, State};
@@ -52,7 +52,7 @@ pub struct Follower<'a> {
 }
 
 /// The effect of the changes of one batch on a document.
-enum Fate {
+enum ChangeEffect {
     Put(DocBuf),
     Stale,
     Gone,
@@ -61,12 +61,12 @@ enum Fate {
 /// Changes that are applied together: the last one of each document.
 #[derive(Default)]
 struct Batch {
-    fates: HashMap<Collection, HashMap<Vec<u8>, Fate>>,
+    fates: HashMap<Collection, HashMap<Vec<u8>, ChangeEffect>>,
     count: usize,
 }
 
 impl Batch {
-    fn add(&mut self, collection: Collection, id: Option<DocBuf>, fate: Fate) {
+    fn add(&mut self, collection: Collection, id: Option<DocBuf>, fate: ChangeEffect) {
         if let Some(id) = id {
             self.fates
                 .entry(collection)
@@ -282,7 +282,7 @@ impl Follower<'_> {
             progress: &progress,
             jobs: self.jobs,
         };
-        let found = comparison.run(&collections, Then::Repair)?;
+        let found = comparison.run(&collections, OnDifference::Repair)?;
         Ok((
             found
                 .iter()
@@ -335,13 +335,13 @@ impl Applier<'_> {
         match change {
             Change::Put(collection, document) if filter.takes(&collection) => {
                 let id = crate::write::id_of(&document);
-                self.batch.add(collection, id, Fate::Put(document));
+                self.batch.add(collection, id, ChangeEffect::Put(document));
             }
             Change::Stale(collection, id) if filter.takes(&collection) => {
-                self.batch.add(collection, Some(id), Fate::Stale);
+                self.batch.add(collection, Some(id), ChangeEffect::Stale);
             }
             Change::Gone(collection, id) if filter.takes(&collection) => {
-                self.batch.add(collection, Some(id), Fate::Gone);
+                self.batch.add(collection, Some(id), ChangeEffect::Gone);
             }
             Change::Schema(collection) if filter.takes(&collection) => {
                 self.flush()?;
@@ -420,9 +420,9 @@ impl Applier<'_> {
             for (id, fate) in fates {
                 let id = || DocBuf::from_vec_trusted(id.clone());
                 match fate {
-                    Fate::Put(document) => put.push(document.clone()),
-                    Fate::Stale => stale.push(id()),
-                    Fate::Gone => gone.push(id()),
+                    ChangeEffect::Put(document) => put.push(document.clone()),
+                    ChangeEffect::Stale => stale.push(id()),
+                    ChangeEffect::Gone => gone.push(id()),
                 }
             }
             apply::delete(&mut self.target, collection, &gone)?;

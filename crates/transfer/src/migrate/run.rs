@@ -3,7 +3,7 @@
 use frond_bson::DocBuf;
 use frond_client::Client;
 
-use super::compare::{self, Comparison, Then};
+use super::compare::{self, Comparison, OnDifference};
 use super::copy::{Copier, PAUSE, TRIES, Task};
 use super::dry_run::{self, Plan, hidden_users};
 use super::feed::Position;
@@ -139,7 +139,7 @@ impl Migration<'_> {
             progress: &progress,
             jobs: usize::from(self.options.jobs),
         };
-        let found = comparison.run(&collections, Then::LookAgain)?;
+        let found = comparison.run(&collections, OnDifference::LookAgain)?;
         progress.finish();
         compare::report(&found, self.options.quiet)
     }
@@ -147,7 +147,7 @@ impl Migration<'_> {
     fn migrate(&self) -> Result<()> {
         let mut source = self.source.connect()?;
         let mut target = self.target.connect()?;
-        let state = State::new(&self.source.place());
+        let state = State::new(&self.source.host_and_port());
         if self.options.restart {
             state.forget(&mut target)?;
         }

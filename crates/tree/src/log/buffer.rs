@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::frame::FRAME_HEADER_BYTES;
 use super::frame::Frame;
-use super::group::FRAME_HEADER_BYTES;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
 use crate::{Error, Result};
@@ -115,9 +115,23 @@ impl Entry {
     }
 }
 
+/// Bytes of this process, where files cannot be mapped.
+struct InMemory(Vec<u8>);
+
+impl SharedMap for InMemory {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
 /// One of the two buffers.
 pub(super) struct Buffer {
     map: Box<dyn SharedMap>,
+    is_mapped: bool,
     epoch: u64,
     /// Bytes of frames, and how many there are.
     ///
@@ -132,6 +146,29 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
+    /// A buffer whose frames do not survive the process.
+    pub(super) fn in_memory(half_bytes: usize) -> Buffer {
+        Buffer::new(Box::new(InMemory(vec![0; half_bytes])), false, 0)
+    }
+
+    fn new(map: Box<dyn SharedMap>, is_mapped: bool, epoch: u64) -> Buffer {
+        Buffer {
+            map,
+            is_mapped,
+            epoch,
+            bytes: 0,
+            frames: 0,
+            last_sequence: 0,
+            position: 0,
+            sequence: 0,
+        }
+    }
+
+    /// Whether the frames survive when the process is killed.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.frames == 0
     }
@@ -225,14 +262,20 @@ pub(super) fn open(disk: &dyn Disk, half_bytes: usize) -> Result<Result<[Buffer;
     let opened = begin_epoch(disk, half_bytes);
     if opened.is_err() {
         // A log that goes on without the file must not meet its old frames later.
-        let context = || Error::io(format!("removing {BUFFER_FILE}"));
-        let names = disk.list().map_err(context())?;
-        if names.iter().any(|name| name == BUFFER_FILE) {
-            disk.remove(BUFFER_FILE).map_err(context())?;
-            disk.sync_directory().map_err(context())?;
-        }
+        remove(disk)?;
     }
     Ok(opened)
+}
+
+/// Removes the file, durably.
+pub(super) fn remove(disk: &dyn Disk) -> Result<()> {
+    let context = || Error::io(format!("removing {BUFFER_FILE}"));
+    let names = disk.list().map_err(context())?;
+    if names.iter().any(|name| name == BUFFER_FILE) {
+        disk.remove(BUFFER_FILE).map_err(context())?;
+        disk.sync_directory().map_err(context())?;
+    }
+    Ok(())
 }
 
 fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
@@ -262,15 +305,7 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     let half = |index: usize| {
         let offset = (HEADER_PAGE + index * half_bytes) as u64;
         let map = disk.map(BUFFER_FILE, offset, half_bytes);
-        Ok(Buffer {
-            map: map.map_err(context())?,
-            epoch,
-            bytes: 0,
-            frames: 0,
-            last_sequence: 0,
-            position: 0,
-            sequence: 0,
-        })
+        Ok(Buffer::new(map.map_err(context())?, true, epoch))
     };
     Ok([half(0)?, half(1)?])
 }

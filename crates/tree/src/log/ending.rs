@@ -5,9 +5,10 @@ use std::sync::Arc;
 use frond_kv::operation::{is_sound, with_stamps};
 
 use super::buffer::BUFFER_FILE;
-use super::group::{self, FRAME_HEADER_BYTES, HEADER_BYTES, Place};
-use super::replay::Segment;
+use super::frame::FRAME_HEADER_BYTES;
+use super::group::{self, HEADER_BYTES, Place};
 use super::segment::{open_existing, segment_name, segments};
+use super::segment_reader::Segment;
 use crate::disk::Disk;
 use crate::{Error, Result};
 
@@ -102,6 +103,7 @@ pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Re
                 kept_bytes += bytes;
                 position = end;
             }
+            position = header.end();
             at += HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         }
     }

@@ -3,7 +3,8 @@
 use frond_kv::operation::{OP_STAMP_BYTES, encode_stamp};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::group::FRAME_HEADER_BYTES;
+/// Size of a frame's header in bytes.
+pub(super) const FRAME_HEADER_BYTES: usize = 4;
 
 /// The checksum of a write set's operations, which a committer computes before it takes the commit lock.
 pub(crate) struct Checksum {

@@ -2,24 +2,36 @@
 //!
 //! The checksum of the header covers the position of the group, so bytes of an older log are never mistaken
 //! for a group. A frame is a length (4 bytes, little-endian) and a write set's payload.
+//!
+//! In the log of a member of a replica set each group is an entry of the replicated log. Its frames are preceded by a mark that
+//! identifies the entry, and by the note of the entry. An entry without frames has a byte of padding in their place, so that no two
+//! entries have one position.
 
-use frond_kv::WRITE_SET_BYTES_MAX;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use std::sync::Arc;
 
-use super::frame::Frame;
+use frond_kv::{EntryId, WRITE_SET_BYTES_MAX};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
+
+use super::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::bytes::{Reader, Writer};
 use crate::{Compression, compress};
 
 /// Size of a group's header in bytes.
 pub(super) const HEADER_BYTES: usize = 52;
-/// Size of a frame's header in bytes.
-pub(super) const FRAME_HEADER_BYTES: usize = 4;
 /// The longest payload of a frame: a write set, the header of its last operation, and a stamp.
 pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
 /// The largest buffer of the log.
 pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
 /// Upper bound on the bytes of frames in a group, checked before memory is reserved for them.
 pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// Size of a mark in bytes.
+pub(super) const MARK_BYTES: usize = 44;
+/// The longest note of an entry.
+pub(super) const NOTE_BYTES_MAX: usize = 1 << 20;
+/// In the field of the codec: the group is an entry.
+const IS_ENTRY: u32 = 1 << 8;
+/// In place of frames.
+const PADDING: [u8; 1] = [0];
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
 
@@ -37,8 +49,102 @@ pub(super) struct Header {
     /// Bytes of the frames as stored.
     pub(super) stored_bytes: u32,
     pub(super) codec: Compression,
-    /// Checksum of the frames as stored.
+    /// Whether a mark and a note precede the frames. They are counted in `stored_bytes`.
+    pub(super) is_entry: bool,
+    /// Checksum of what follows the header.
     pub(super) checksum: u64,
+}
+
+/// Identifies a group as an entry of the replicated log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) id: EntryId,
+    /// The term of the entry before; 0 if there is none.
+    pub(super) previous_term: u64,
+    /// Entries with lower numbers were committed by the replica set when the group was made.
+    pub(super) committed: u64,
+    pub(super) note_bytes: u32,
+}
+
+impl Mark {
+    /// The mark of the group at `position`, from the bytes after its header. It has a checksum of its own, so that it can be read
+    /// without the rest of the group.
+    pub(super) fn decode(bytes: &[u8], position: u64) -> Option<Mark> {
+        let mut reader = Reader(bytes.get(..MARK_BYTES)?);
+        let checksum = reader.u64()?;
+        if xxh3_64_with_seed(reader.0, position) != checksum {
+            return None;
+        }
+        let (term, index) = (reader.u64()?, reader.u64()?);
+        let mark = Mark {
+            id: EntryId { term, index },
+            previous_term: reader.u64()?,
+            committed: reader.u64()?,
+            note_bytes: reader.u32()?,
+        };
+        (mark.note_bytes as usize <= NOTE_BYTES_MAX && mark.committed <= index).then_some(mark)
+    }
+
+    fn encode(&self, position: u64) -> Vec<u8> {
+        let mut fields = Vec::with_capacity(MARK_BYTES);
+        fields.put_u64(self.id.term);
+        fields.put_u64(self.id.index);
+        fields.put_u64(self.previous_term);
+        fields.put_u64(self.committed);
+        fields.put_u32(self.note_bytes);
+        let mut bytes = Vec::with_capacity(MARK_BYTES);
+        bytes.put_u64(xxh3_64_with_seed(&fields, position));
+        bytes.extend_from_slice(&fields);
+        bytes
+    }
+}
+
+/// A whole group that is an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SealedEntry {
+    pub(super) header: Header,
+    pub(super) mark: Mark,
+    /// Header, mark, note and frames.
+    pub(super) bytes: Arc<[u8]>,
+}
+
+impl SealedEntry {
+    /// Parses and checks a group that is an entry.
+    pub(super) fn parse(bytes: Arc<[u8]>) -> Option<SealedEntry> {
+        let header = Header::decode(&bytes)?;
+        let body = &bytes[HEADER_BYTES..];
+        if !header.is_entry || !header.matches(body) {
+            return None;
+        }
+        let mark = Mark::decode(body, header.position)?;
+        let prefix = MARK_BYTES + mark.note_bytes as usize;
+        (prefix <= body.len()).then_some(SealedEntry {
+            header,
+            mark,
+            bytes,
+        })
+    }
+
+    pub(super) fn note(&self) -> &[u8] {
+        let start = HEADER_BYTES + MARK_BYTES;
+        &self.bytes[start..start + self.mark.note_bytes as usize]
+    }
+
+    /// The uncompressed frames, of which there may be none.
+    pub(super) fn frames(&self) -> Option<Vec<u8>> {
+        self.header.frames(self.bytes[HEADER_BYTES..].to_vec())
+    }
+
+    /// The header for the log of this member, in which everything before `durable` is durable.
+    pub(super) fn header_with(&self, durable: u64) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        Header {
+            durable,
+            ..self.header
+        }
+        .encode(&mut bytes);
+        bytes
+    }
 }
 
 impl Header {
@@ -49,17 +155,26 @@ impl Header {
         if xxh3_64(reader.0) != checksum {
             return None;
         }
+        let (position, durable, sequence) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (bytes, stored_bytes, codec) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let header = Header {
-            position: reader.u64()?,
-            durable: reader.u64()?,
-            sequence: reader.u64()?,
-            bytes: reader.u32()?,
-            stored_bytes: reader.u32()?,
-            codec: Compression::from_code(reader.u32()?.try_into().ok()?)?,
+            position,
+            durable,
+            sequence,
+            bytes,
+            stored_bytes,
+            codec: Compression::from_code((codec & !IS_ENTRY).try_into().ok()?)?,
+            is_entry: codec & IS_ENTRY != 0,
             checksum: reader.u64()?,
         };
-        let is_bounded = header.bytes as usize <= GROUP_BYTES_MAX;
-        (is_bounded && header.stored_bytes <= header.bytes).then_some(header)
+        let prefix_max = if header.is_entry {
+            MARK_BYTES + NOTE_BYTES_MAX
+        } else {
+            0
+        };
+        let is_bounded = bytes as usize <= GROUP_BYTES_MAX;
+        let is_possible = stored_bytes as usize <= bytes as usize + prefix_max;
+        (is_bounded && is_possible).then_some(header)
     }
 
     /// The position field of the header at the start of `bytes`, valid or not.
@@ -74,7 +189,8 @@ impl Header {
         fields.put_u64(self.sequence);
         fields.put_u32(self.bytes);
         fields.put_u32(self.stored_bytes);
-        fields.put_u32(u32::from(self.codec.code()));
+        let is_entry = if self.is_entry { IS_ENTRY } else { 0 };
+        fields.put_u32(u32::from(self.codec.code()) | is_entry);
         fields.put_u64(self.checksum);
         out[..8].copy_from_slice(&xxh3_64(&fields).to_le_bytes());
         out[8..HEADER_BYTES].copy_from_slice(&fields);
@@ -88,8 +204,14 @@ impl Header {
             bytes: bytes as u32,
             stored_bytes: bytes as u32,
             codec: Compression::None,
+            is_entry: false,
             checksum: 0,
         }
+    }
+
+    /// Whether the group is an entry without frames.
+    pub(super) fn is_padding(&self) -> bool {
+        self.is_entry && self.bytes as usize == PADDING.len()
     }
 
     /// Position after the last frame.
@@ -103,12 +225,23 @@ impl Header {
     }
 
     /// The frames, from the bytes after the header in the file.
-    pub(super) fn frames(&self, stored: Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn frames(&self, mut stored: Vec<u8>) -> Option<Vec<u8>> {
         if !self.matches(&stored) {
             return None;
         }
+        if self.is_entry {
+            let mark = Mark::decode(&stored, self.position)?;
+            let prefix = MARK_BYTES + mark.note_bytes as usize;
+            if prefix > stored.len() {
+                return None;
+            }
+            stored.drain(..prefix);
+        }
+        if self.is_padding() {
+            return (stored == PADDING).then(Vec::new);
+        }
         match self.codec {
-            Compression::None => (self.stored_bytes == self.bytes).then_some(stored),
+            Compression::None => (stored.len() == self.bytes as usize).then_some(stored),
             codec => {
                 let mut restored = Vec::new();
                 compress::decompress(codec, &stored, self.bytes as usize, &mut restored)?;
@@ -180,6 +313,49 @@ pub(super) fn seal<'a>(frames: &[u8], packed: &'a mut Vec<u8>, place: Place) -> 
     header.checksum = xxh3_64(&whole[HEADER_BYTES..]);
     header.encode(whole);
     whole
+}
+
+/// Makes a group that is an entry from its frames, of which there may be none.
+pub(super) fn seal_entry(frames: &[u8], place: Place, mark: Mark, note: &[u8]) -> SealedEntry {
+    assert!(
+        frames.len() <= GROUP_BYTES_MAX && note.len() <= NOTE_BYTES_MAX,
+        "G6: an entry is larger than one that can be read"
+    );
+    assert!(
+        mark.note_bytes as usize == note.len() && mark.committed <= mark.id.index,
+        "G6: the mark of an entry is wrong"
+    );
+    let frames = if frames.is_empty() { &PADDING } else { frames };
+    let prefix = HEADER_BYTES + MARK_BYTES + note.len();
+    let mut header = Header::of(place, frames.len());
+    header.is_entry = true;
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes.extend_from_slice(&mark.encode(place.position));
+    bytes.extend_from_slice(note);
+    if is_compressed(frames.len()) {
+        bytes.resize(
+            prefix + lz4_flex::block::get_maximum_output_size(frames.len()),
+            0,
+        );
+        match compress::lz4_into(frames, &mut bytes[prefix..]) {
+            Some(stored) if stored < frames.len() => {
+                header.codec = Compression::Lz4;
+                bytes.truncate(prefix + stored);
+            }
+            _ => bytes.truncate(prefix),
+        }
+    }
+    if header.codec == Compression::None {
+        bytes.extend_from_slice(frames);
+    }
+    header.stored_bytes = (bytes.len() - HEADER_BYTES) as u32;
+    header.checksum = xxh3_64(&bytes[HEADER_BYTES..]);
+    header.encode(&mut bytes);
+    SealedEntry {
+        header,
+        mark,
+        bytes: bytes.into(),
+    }
 }
 
 /// Whether the frames of a group are compressed.

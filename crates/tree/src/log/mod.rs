@@ -12,12 +12,17 @@
 mod buffer;
 mod cut;
 mod ending;
+mod entries;
 mod frame;
 mod group;
+mod member;
+mod member_state;
 mod pieces;
 mod recovered;
 mod replay;
+mod scan;
 mod segment;
+mod segment_reader;
 mod state;
 mod tail;
 #[cfg(test)]
@@ -37,14 +42,16 @@ use crate::disk::Disk;
 use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::FailStop;
 use crate::{Error, Result};
+use buffer::Buffer;
 pub(crate) use cut::{cut_damaged, was_cut};
 pub use ending::RestorePoint;
 pub(crate) use ending::end_at;
+pub(crate) use entries::CommitPoint;
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub use pieces::groups_after;
 use recovered::Recovered;
-pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
+pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room, replay_member};
 pub(crate) use segment::segment_name;
 use segment::{Failure, SegmentWriter};
 use state::{LeftInBuffers, Shared, Stall};
@@ -75,7 +82,7 @@ impl Log {
     /// sync. What a replay found is durable.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
-        recovered: Recovered,
+        mut recovered: Recovered,
         interval: Option<Duration>,
         segment_bytes: usize,
         buffer_bytes: usize,
@@ -84,13 +91,24 @@ impl Log {
         let half = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         let written = Arc::default();
         let (replayed_from, end) = (recovered.from, recovered.end);
-        let map = {
+        let member = recovered.member.take();
+        let half = half.next_multiple_of(4096);
+        let map_file = {
             let disk = Arc::clone(&disk);
-            move || map_buffers(&*disk, half.next_multiple_of(4096))
+            move || map_buffers(&*disk, half)
         };
         let shared = match recovered.unwritten {
+            None if member.is_some() => {
+                let mut writer = recovered.writer.unwrap_or_else(|| {
+                    SegmentWriter::new(disk.clone(), end, segment_bytes, Arc::clone(&written))
+                });
+                writer.set_options(segment_bytes, Arc::clone(&written));
+                let reserved = writer.make_reserve();
+                let stall = reserved.err().and_then(|error| Stall::of_reserve(&error));
+                Shared::new(end, writer, None, None, stall, stamps, interval.is_none())
+            }
             None => {
-                let buffers = map()?;
+                let buffers = map_file()?;
                 let mut writer = SegmentWriter::new(disk, end, segment_bytes, Arc::clone(&written));
                 let stall = begin(&mut writer)?;
                 Shared::new(
@@ -105,13 +123,20 @@ impl Log {
             }
             Some(left) => {
                 let (writer, groups, error) = left.into_parts(segment_bytes, &written);
-                let map = Box::new(map);
+                let map = Box::new(map_file.clone());
                 let left = Some(LeftInBuffers { groups, map });
                 let stall = Some(Stall::of(&error, false));
                 Shared::new(end, writer, None, left, stall, stamps, interval.is_none())
             }
         };
         shared.state.lock().replayed_from = replayed_from;
+        if let Some(member) = member {
+            let map = move || {
+                let mapped = map_file()?;
+                Ok(mapped.unwrap_or_else(|| [half, half].map(Buffer::in_memory)))
+            };
+            shared.begin_member(member, Arc::new(map));
+        }
         let shared = Arc::new(shared);
         let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {
@@ -163,6 +188,7 @@ impl Log {
             if state.stop {
                 return Err(Error::Closed(CLOSE_CALLED.to_owned()));
             }
+            state.check_leading()?;
             if let Some(stall) = &state.stall
                 && !may_use_reserve
             {
@@ -170,8 +196,13 @@ impl Log {
             }
             let buffer = state.filling.as_mut();
             let Some(buffer) = buffer.filter(|buffer| buffer.could_hold(frame)) else {
+                let is_member = state.member.is_some();
                 drop(state);
-                return self.shared.append_to_segment(frame, may_use_reserve);
+                return if is_member {
+                    self.shared.append_large(frame)
+                } else {
+                    self.shared.append_to_segment(frame, may_use_reserve)
+                };
             };
             if buffer.has_room(frame) {
                 break;
@@ -179,7 +210,14 @@ impl Log {
             if let Some(stall) = state.stall.as_ref().filter(|stall| !stall.can_write) {
                 return Err(stall.error());
             }
-            if self.shared.is_inline {
+            if state.member.is_some() {
+                if self.shared.is_inline {
+                    return Err(state::busy());
+                }
+                state.wants_room = true;
+                state.wake_for_group(false);
+                Wait::begin(WaitFor::Log)?.on(&self.shared.progress, &mut state)?;
+            } else if self.shared.is_inline {
                 drop(state);
                 // The next round meets a failure.
                 let _ = self.shared.work(false);
@@ -200,6 +238,14 @@ impl Log {
         let (bytes, frames) = (buffer.len(), buffer.count());
         state.note_appended(frame);
         let end = state.end;
+        if state.member.is_some() {
+            state.wake_for_group(self.shared.is_inline);
+            if was_empty && !self.shared.is_inline {
+                // It waits for the interval between syncs.
+                self.shared.work.notify_one();
+            }
+            return Ok(end);
+        }
         drop(state);
         if self.shared.is_inline {
             if bytes >= self.write_bytes || frames >= INLINE_FRAMES {
@@ -318,10 +364,18 @@ impl Log {
 
     /// Writes and syncs the rest, and ends the thread.
     pub(crate) fn close(&self) -> Result<()> {
-        self.shared.state.lock().stop = true;
+        let is_member = {
+            let mut state = self.shared.state.lock();
+            state.stop = true;
+            self.shared.progress.notify_all();
+            state.member.is_some()
+        };
         self.shared.work.notify_one();
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
+        }
+        if is_member {
+            return self.shared.close_member();
         }
         // The thread has made everything durable, or knows why not.
         self.wait_durable(self.end())
@@ -401,6 +455,10 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         }
         let stop = state.stop;
         let is_due = Instant::now() >= next_sync;
+        if is_due && let Some(member) = state.member.as_deref_mut() {
+            member.group_due = true;
+            state.wake_for_group(false);
+        }
         let must_sync = state.wanted > state.durable || stop || is_due;
         drop(state);
         if must_sync {

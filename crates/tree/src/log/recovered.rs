@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use frond_kv::EntryId;
+
+use super::entries::Entries;
 use super::segment::{Failure, SegmentWriter};
 use crate::Error;
 
@@ -15,6 +18,26 @@ pub(crate) struct Recovered {
     pub(crate) end: u64,
     /// The last frames, if the disk has no room for them.
     pub(crate) unwritten: Option<Unwritten>,
+    /// The entries of a member of a replica set, and what continues their last segment.
+    pub(super) member: Option<RecoveredMember>,
+    pub(super) writer: Option<SegmentWriter>,
+    /// Everything before this position was visited.
+    pub(crate) applied: u64,
+}
+
+/// Frames that a killed process left in the file of the buffers.
+pub(super) struct LeftFrames {
+    /// The number of the first operation.
+    pub(super) sequence: u64,
+    pub(super) frames: Vec<u8>,
+}
+
+/// The entries that a replay has found.
+pub(super) struct RecoveredMember {
+    pub(super) entries: Entries,
+    pub(super) committed: Option<EntryId>,
+    pub(super) committed_to: u64,
+    pub(super) left: Option<LeftFrames>,
 }
 
 #[cfg(test)]
@@ -25,6 +48,9 @@ impl Recovered {
             from: end,
             end,
             unwritten: None,
+            member: None,
+            writer: None,
+            applied: end,
         }
     }
 }

@@ -7,14 +7,16 @@ use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::buffer;
-use super::group::{self, HEADER_BYTES, Header};
-use super::recovered::{Recovered, Unwritten};
-use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
+use super::entries::{CommitPoint, Entries};
+use super::frame::FRAME_HEADER_BYTES;
+use super::group::{self, HEADER_BYTES};
+use super::recovered::{LeftFrames, Recovered, RecoveredMember, Unwritten};
+use super::scan::scan;
+use super::segment::{Failure, SegmentWriter, segment_name, segments};
+use super::segment_reader::{MISSING, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// Bytes that are read at once in the search for a valid header.
-const SCAN_BYTES: usize = 1 << 20;
 /// Frames of the buffer are written to a segment in groups of about this size.
 const GROUP_BYTES: usize = 1 << 20;
 
@@ -47,6 +49,150 @@ pub(crate) fn replay_giving_room(
     give_room: impl Fn(),
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<Recovered> {
+    let walked = walk_segments(disk, from, &mut visit)?;
+    let found = buffer::Found::read(&**disk)?;
+    let frames = found.after(walked.position, walked.sequence, walked.last)?;
+    let mut writer = walked.writer(disk);
+    // The durable position of a group holds for all groups before it in its segment. Groups before `from` were not read, and
+    // may have been lost.
+    if let Some((file, start, len)) = walked.tail.filter(|(_, start, _)| *start >= from) {
+        writer.resume(file, start, len);
+    }
+    let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
+    let mut end = walked.position;
+    for (position, sequence, payload) in frames {
+        end = position + (FRAME_HEADER_BYTES + payload.len()) as u64;
+        visit(position, sequence, payload)?;
+    }
+    assert!(
+        end >= from && end >= walked.position,
+        "R3: a replay ends before it begins"
+    );
+    Ok(Recovered {
+        from,
+        end,
+        unwritten,
+        member: None,
+        writer: None,
+        applied: end,
+    })
+}
+
+/// As [`replay_giving_room`], for a member of a replica set, whose checkpoint has `point`. Only what is known to be committed is
+/// visited, and frames that are in no entry are kept apart. Before the first visit `found` gets what is committed, which a checkpoint
+/// during the replay needs.
+///
+/// # Errors
+/// As [`replay`]; [`Error::InvalidOption`] if the store was written to outside of its replica set.
+pub(crate) fn replay_member(
+    disk: &Arc<dyn Disk>,
+    from: u64,
+    point: Option<CommitPoint>,
+    found: impl FnOnce(CommitPoint),
+    give_room: impl Fn(),
+    mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
+) -> Result<Recovered> {
+    let (mut entries, committed) = match (scan(&**disk)?, &point) {
+        (Some(scanned), _) => (scanned.entries, scanned.committed),
+        (None, Some(point)) => (Entries::new(Some(point.id), point.to), 0),
+        (None, None) => {
+            // The store becomes a member. All that it has comes before the first entry.
+            let mut recovered = replay_giving_room(disk, from, give_room, visit)?;
+            if recovered.unwritten.is_none() {
+                recovered.member = Some(RecoveredMember {
+                    entries: Entries::new(None, recovered.end),
+                    committed: None,
+                    committed_to: recovered.end,
+                    left: None,
+                });
+            }
+            return Ok(recovered);
+        }
+    };
+    let marked = committed
+        .checked_sub(1)
+        .and_then(|last| entries.id(last.min(entries.next() - 1)));
+    let committed = marked.max(point.as_ref().map(|point| point.id));
+    let known = point.as_ref().map_or(0, |point| point.to);
+    let end = committed.and_then(|committed| entries.end_of(committed.index));
+    // Frames before the first entry were there when the store became a member's, or their entries were purged.
+    let limit = end.unwrap_or(entries.start()).max(known).min(entries.end());
+    if let Some((id, note)) = point.and_then(|point| point.note) {
+        entries.add_note(id, note);
+    }
+    if let Some(id) = committed {
+        found(CommitPoint {
+            id,
+            to: limit,
+            note: entries.note_by(id.index),
+        });
+    }
+    let walked = walk_segments(disk, from, &mut |position, sequence, payload: &[u8]| {
+        if position < limit {
+            visit(position, sequence, payload)
+        } else {
+            Ok(sequence + numbers_of(payload))
+        }
+    })?;
+    if walked.position != entries.end() || entries.end() < known {
+        return Err(Error::Corrupt {
+            file: segment_name(walked.position),
+            offset: 0,
+            what: "the log lacks entries that were committed",
+        });
+    }
+    let buffers = buffer::Found::read(&**disk)?;
+    let frames = buffers.after(walked.position, walked.sequence, walked.last)?;
+    let mut left: Option<LeftFrames> = None;
+    for (_, sequence, payload) in frames {
+        let left = left.get_or_insert_with(|| LeftFrames {
+            sequence,
+            frames: Vec::new(),
+        });
+        group::push_frame(&mut left.frames, payload);
+    }
+    let mut writer = walked.writer(disk);
+    // Entries are synced before a checkpoint relies on them, so none before `from` was lost.
+    if let Some((file, start, len)) = walked.tail {
+        writer.resume(file, start, len);
+    }
+    Ok(Recovered {
+        from,
+        end: walked.position + left.as_ref().map_or(0, |left| left.frames.len() as u64),
+        unwritten: None,
+        member: Some(RecoveredMember {
+            entries,
+            committed,
+            committed_to: limit,
+            left,
+        }),
+        writer: Some(writer),
+        applied: limit,
+    })
+}
+
+/// The end of the segments.
+struct Walked {
+    position: u64,
+    sequence: Option<u64>,
+    last: Option<u64>,
+    /// The last segment, where it begins, and the bytes of its groups.
+    tail: Option<(Arc<dyn DiskFile>, u64, u64)>,
+}
+
+impl Walked {
+    /// The writer of the next group.
+    fn writer(&self, disk: &Arc<dyn Disk>) -> SegmentWriter {
+        SegmentWriter::new(Arc::clone(disk), self.position, usize::MAX, Arc::default())
+    }
+}
+
+/// Visits the frames in segments from `from` on, and truncates and syncs the last segment.
+fn walk_segments(
+    disk: &Arc<dyn Disk>,
+    from: u64,
+    visit: &mut impl FnMut(u64, u64, &[u8]) -> Result<u64>,
+) -> Result<Walked> {
     let starts = segments(&**disk)?;
     let first = starts
         .partition_point(|start| *start <= from)
@@ -57,7 +203,7 @@ pub(crate) fn replay_giving_room(
         position: starts.first().copied().unwrap_or(from),
         sequence: None,
         last: None,
-        visit: &mut visit,
+        visit,
     };
     let mut tail = None;
     for (index, start) in starts.iter().enumerate() {
@@ -85,38 +231,18 @@ pub(crate) fn replay_giving_room(
     }
     if walk.position < from {
         // The end of the log is lost, so nothing is known of the frame before.
-        walk = Walk {
+        return Ok(Walked {
             position: from,
             sequence: None,
             last: None,
-            ..walk
-        };
-        tail = None;
+            tail: None,
+        });
     }
-    let found = buffer::Found::read(&**disk)?;
-    let frames = found.after(walk.position, walk.sequence, walk.last)?;
-    let written = Arc::default();
-    let mut writer = SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, written);
-    // The durable position of a group holds for all groups before it in its segment. Groups before `from` were not read, and
-    // may have been lost.
-    if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
-        writer.resume(file, start, len);
-    }
-    let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
-    let walked = walk.position;
-    let mut end = walked;
-    for (position, sequence, payload) in frames {
-        end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
-        visit(position, sequence, payload)?;
-    }
-    assert!(
-        end >= from && end >= walked,
-        "R3: a replay ends before it begins"
-    );
-    Ok(Recovered {
-        from,
-        end,
-        unwritten,
+    Ok(Walked {
+        position: walk.position,
+        sequence: walk.sequence,
+        last: walk.last,
+        tail,
     })
 }
 
@@ -209,118 +335,6 @@ pub(crate) fn oldest_position(disk: &dyn Disk) -> Result<Option<u64>> {
     Ok(segments(disk)?.first().copied())
 }
 
-const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
-
-/// A segment that is read.
-pub(super) struct Segment {
-    pub(super) start: u64,
-    pub(super) file: Arc<dyn DiskFile>,
-    pub(super) len: u64,
-}
-
-impl Segment {
-    fn open(disk: &dyn Disk, start: u64) -> Result<Segment> {
-        Segment::of(open_segment(disk, start)?, start)
-    }
-
-    /// A segment that is open.
-    pub(super) fn of(file: Arc<dyn DiskFile>, start: u64) -> Result<Segment> {
-        let context = format!("getting the length of {}", segment_name(start));
-        let len = file.len().map_err(Error::io(context))?;
-        Ok(Segment { start, file, len })
-    }
-
-    pub(super) fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        match self.file.read_at(&mut bytes, at) {
-            Ok(()) => Ok(bytes),
-            Err(source) => Err(Error::Unreadable {
-                file: segment_name(self.start),
-                offset: at,
-                bytes: len,
-                source,
-            }),
-        }
-    }
-
-    /// The header at `at`, if it is valid and its position is possible here.
-    pub(super) fn header(&self, at: u64) -> Result<Option<Header>> {
-        if self.len.saturating_sub(at) < HEADER_BYTES as u64 {
-            return Ok(None);
-        }
-        Ok(Header::decode(&self.read(at, HEADER_BYTES)?))
-    }
-
-    /// The frames of the group at `at`, if it is complete.
-    pub(super) fn frames(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
-        let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
-        if end > self.len {
-            return Ok(None);
-        }
-        let stored = self.read(at + HEADER_BYTES as u64, header.stored_bytes as usize)?;
-        Ok(header.frames(stored))
-    }
-
-    /// The first valid header from `at` on whose position is above `above`, and its offset.
-    pub(super) fn find_header(&self, mut at: u64, above: u64) -> Result<Option<(u64, Header)>> {
-        while at + HEADER_BYTES as u64 <= self.len {
-            let wanted = (self.len - at).min(SCAN_BYTES as u64) as usize;
-            let bytes = self.read(at, wanted)?;
-            let starts = bytes.len() - HEADER_BYTES + 1;
-            for start in 0..starts {
-                let bytes = &bytes[start..];
-                // Checking the position first avoids most of the checksums.
-                let position = Header::claimed_position(bytes).unwrap_or(0);
-                if position > above
-                    && position - above < 1 << 40
-                    && let Some(header) = Header::decode(bytes)
-                {
-                    return Ok(Some((at + start as u64, header)));
-                }
-            }
-            at += starts as u64;
-        }
-        Ok(None)
-    }
-
-    /// Reads the groups before `end`, and returns the number of bytes that are no groups.
-    fn check_passed(&self, end: u64) -> Result<u64> {
-        let (mut at, mut position, mut lost) = (0, self.start, 0);
-        while at < self.len && position < end {
-            let header = self.header(at)?.filter(|found| found.position == position);
-            let mut scan = at + 1;
-            if let Some(header) = header {
-                scan = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
-                let frames = self.frames(at, &header)?;
-                if frames.is_some_and(|frames| group::payloads(&frames).all(|it| it.is_some())) {
-                    (at, position) = (scan, header.end());
-                    continue;
-                }
-            }
-            let mut next = None;
-            while let Some((found_at, header)) = self.find_header(scan, position)? {
-                if header.durable > position {
-                    return Err(self.corrupt(at, MISSING));
-                }
-                next = next.or(Some((found_at, header.position)));
-                scan = found_at + 1;
-            }
-            let (next_at, next_position) = next.unwrap_or((self.len, end));
-            lost += next_at - at;
-            (at, position) = (next_at, next_position);
-        }
-        Ok(lost)
-    }
-
-    pub(super) fn corrupt(&self, offset: u64, what: &'static str) -> Error {
-        Error::Corrupt {
-            file: segment_name(self.start),
-            offset,
-            what,
-        }
-    }
-}
-
 /// The result of reading one group of a segment.
 enum Step {
     To(u64),
@@ -360,6 +374,10 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         let Some(frames) = segment.frames(at, &header)? else {
             return self.resume(segment, at, end);
         };
+        if header.is_padding() {
+            self.position = header.end();
+            return Ok(Step::To(end));
+        }
         if self.sequence.is_some_and(|next| next != header.sequence) {
             return Err(segment.corrupt(at, "the sequence numbers of the log have a gap"));
         }
@@ -368,7 +386,7 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
             let payload = (payload.filter(|payload| is_sound(payload)))
                 .ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
             let position = self.position;
-            self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+            self.position += (FRAME_HEADER_BYTES + payload.len()) as u64;
             last = Some(xxh3_64(payload));
             if position >= self.from {
                 sequence = (self.visit)(position, sequence, payload)?;

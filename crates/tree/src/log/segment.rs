@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::entries::GroupPlace;
 use super::frame::Frame;
-use super::group::{self, Place};
+use super::group::{self, Place, SealedEntry};
 use crate::bytes::Writer;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -224,6 +225,57 @@ impl SegmentWriter {
         );
         self.end += bytes as u64;
         Ok(())
+    }
+
+    /// Writes a whole group that is an entry of the replicated log. Returns where it is.
+    pub(super) fn write_entry(&mut self, entry: &SealedEntry) -> Result<GroupPlace, Failure> {
+        self.check_end(entry.header.position)?;
+        let header = entry.header_with(self.durable);
+        let body = &entry.bytes[header.len()..];
+        self.append(&[&header, body], true)?;
+        assert!(
+            !self.has_tail,
+            "G2: bytes of a failed write stay in an entry"
+        );
+        self.end = entry.header.end();
+        let bytes = entry.bytes.len() as u64;
+        Ok(GroupPlace {
+            segment: self.start,
+            offset: self.len - bytes,
+            bytes,
+        })
+    }
+
+    /// Removes all groups from `position` on, durably. The group there is at `place`; without a place nothing is there.
+    pub(super) fn truncate(
+        &mut self,
+        position: u64,
+        place: Option<GroupPlace>,
+    ) -> Result<(), Failure> {
+        self.cut_tail()?;
+        if let Some(place) = place {
+            let context = || retryable("removing a part of the log");
+            let starts = segments(&*self.disk).map_err(Failure::Retryable)?;
+            for later in starts.into_iter().rev().filter(|at| *at > place.segment) {
+                self.disk.remove(&segment_name(later)).map_err(context())?;
+            }
+            self.disk.sync_directory().map_err(context())?;
+            if self.start != place.segment || self.file.is_none() {
+                let file = open_existing(&*self.disk, place.segment).map_err(Failure::Retryable)?;
+                (self.file, self.start) = (file, place.segment);
+            }
+            if let Some(file) = &self.file {
+                file.set_len(place.offset).map_err(context())?;
+            }
+            self.len = place.offset;
+        }
+        assert!(
+            self.start <= position && position <= self.end,
+            "G1: the log is cut behind its end"
+        );
+        self.end = position;
+        self.durable = self.durable.min(position);
+        self.sync()
     }
 
     /// Position of the next group.

@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::buffer::Buffer;
 use super::frame::{Frame, Stamped};
+use super::member_state::MemberState;
 use super::recovered::Groups;
 use super::segment::{Failure, SegmentWriter};
 use crate::durable_stamp::DurableStamp;
@@ -46,7 +47,7 @@ pub(super) struct State {
     /// L5: the buffer that takes frames. The other one is in `free`, or in `unwritten` if it could not be written, or held by
     /// the writer while it is written. There are none where files cannot be mapped.
     pub(super) filling: Option<Buffer>,
-    free: Option<Buffer>,
+    pub(super) free: Option<Buffer>,
     unwritten: Option<Buffer>,
     /// L1: the position after the last frame. Each frame begins where the one before ends.
     pub(super) end: u64,
@@ -55,9 +56,9 @@ pub(super) struct State {
     /// L2: everything before this position is durable. It only grows, and is not behind `end`.
     pub(super) durable: u64,
     /// The newest stamped commit, and the position after its frame, until the next write of the buffers.
-    stamped: Option<(u64, Stamped)>,
+    pub(super) stamped: Option<(u64, Stamped)>,
     /// L3: the newest ones at earlier writes, until they are durable; positions and stamps ascend.
-    written_stamps: VecDeque<(u64, Stamped)>,
+    pub(super) written_stamps: VecDeque<(u64, Stamped)>,
     /// A committer waits until this position is durable.
     pub(super) wanted: u64,
     /// A committer waits until the other buffer takes frames, because its own does not fit into this one.
@@ -81,7 +82,9 @@ pub(super) struct State {
     /// Whether something failed that is tried again after a pause, or at once.
     pub(super) must_retry: bool,
     pub(super) retry_now: bool,
-    failure: Option<String>,
+    pub(super) failure: Option<String>,
+    /// Of a member of a replica set.
+    pub(super) member: Option<Box<MemberState>>,
     /// Wakes tasks that wait for a sync.
     pub(super) wakers: Vec<Waker>,
     pub(super) stop: bool,
@@ -145,9 +148,12 @@ impl State {
         }
     }
 
-    /// The newest stamped commit that has become durable.
-    fn take_durable_stamp(&mut self) -> Option<Stamped> {
-        let durable = self.durable;
+    /// The newest stamped commit that has become durable, or is committed by the replica set.
+    pub(super) fn take_durable_stamp(&mut self) -> Option<Stamped> {
+        let durable = match &self.member {
+            Some(member) => member.committed_to,
+            None => self.durable,
+        };
         let are = |(position, _): &(u64, Stamped)| *position <= durable;
         let count = self.written_stamps.iter().take_while(|it| are(it)).count();
         let newest = self.written_stamps.drain(..count).next_back();
@@ -188,8 +194,10 @@ impl State {
     /// Ends the holds that keep more bytes than `most`.
     pub(super) fn end_holds_over(&mut self, most: u64) {
         let keep_from = self.keep_from;
+        // Consensus relies on the entries that it has not purged.
+        let member = self.member.as_ref().map(|member| member.hold);
         self.holds
-            .retain(|_, held| keep_from.saturating_sub(*held) <= most);
+            .retain(|hold, held| Some(*hold) == member || keep_from.saturating_sub(*held) <= most);
     }
 
     /// Whether the log thread has work that does not need the log to be writable.
@@ -199,6 +207,9 @@ impl State {
 
     /// Whether it has other work.
     pub(super) fn has_work(&self, write_bytes: usize) -> bool {
+        if let Some(member) = &self.member {
+            return member.has_jobs() || self.leave_segment;
+        }
         let gathered = self.filling.as_ref().map_or(0, Buffer::len);
         self.wanted > self.durable
             || self.wants_room
@@ -264,9 +275,15 @@ impl Shared {
         let guard = FailStop::begin("writing the log");
         // First, because it makes room.
         writer.delete_before(keep_from);
-        let result = self.write_buffers(&mut writer).and_then(|()| {
+        let is_member = self.state.lock().member.is_some();
+        let result = if is_member {
+            self.write_entries(&mut writer)
+        } else {
+            self.write_buffers(&mut writer)
+        };
+        let result = result.and_then(|()| {
             step("a group of the log is written");
-            if must_sync {
+            if must_sync || (is_member && writer.durable < writer.end()) {
                 writer.sync()?;
                 step("the log is synced");
             }
@@ -296,7 +313,10 @@ impl Shared {
             !must_sync || result.is_err() || state.durable >= writer.end(),
             "L2: a sync has left frames that are not durable"
         );
-        state.readable = writer.durable;
+        state.readable = match &state.member {
+            Some(member) => state.readable.max(member.committed_to.min(writer.durable)),
+            None => writer.durable,
+        };
         // A committer that waits for its sync finds its stamps durable.
         if let Some(stamped) = state.take_durable_stamp() {
             self.stamps.note_synced(stamped.sequence, stamped.last);
@@ -310,12 +330,28 @@ impl Shared {
         if let Err(Failure::Final(error)) = &result {
             state.failure = Some(error.to_string());
         }
+        let failure = state.failure.clone();
+        if failure.is_some() {
+            state.wake_for_group(self.is_inline);
+        }
+        let done = match state.member.as_deref_mut() {
+            Some(member) if failure.is_some() => member.take_done(),
+            Some(member) if result.is_ok() => member.take_unsynced(),
+            _ => Vec::new(),
+        };
         guard.finish();
         let outcome = state.check().and_then(|()| match (&state.stall, result) {
             (Some(stall), Err(_)) => Err(stall.error()),
             _ => Ok(()),
         });
         self.report(state);
+        drop(writer);
+        for done in done {
+            done(match &failure {
+                None => Ok(()),
+                Some(failure) => Err(Error::Closed(format!("the log failed: {failure}"))),
+            });
+        }
         outcome
     }
 
@@ -328,7 +364,11 @@ impl Shared {
             if self.state.lock().durable < position {
                 self.work(true)?;
             }
-            return Ok(());
+            let state = self.state.lock();
+            return match &state.member {
+                Some(_) if state.durable < position => Err(busy()),
+                _ => Ok(()),
+            };
         }
         let mut state = self.state.lock();
         while !self.is_durable(&mut state, position)? {
@@ -345,8 +385,15 @@ impl Shared {
         if state.wanted < position {
             state.wanted = position;
             self.work.notify_one();
+            state.wake_for_group(self.is_inline);
         }
         state.check()?;
+        if let Some(member) = &state.member
+            && position > member.entries.end()
+            && (!member.is_leading || state.stop)
+        {
+            return Err(Error::NotLeading);
+        }
         match state.stall.as_ref().filter(|stall| !stall.can_write) {
             Some(stall) => Err(stall.error()),
             None => Ok(false),
@@ -354,7 +401,7 @@ impl Shared {
     }
 
     /// Wakes those who wait for a sync, or for room in the buffer.
-    fn report(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn report(&self, mut state: MutexGuard<'_, State>) {
         let wakers = std::mem::take(&mut state.wakers);
         self.progress.notify_all();
         drop(state);
@@ -478,4 +525,13 @@ impl Shared {
         self.work.notify_one();
         Ok(state.end)
     }
+}
+
+/// The error of a commit for which the buffers have no room before consensus has seen what they have.
+pub(super) fn busy() -> Error {
+    Stall::of(
+        &Error::failed("the buffers of the log wait for the replica set"),
+        true,
+    )
+    .error()
 }

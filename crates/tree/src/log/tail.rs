@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::group::{HEADER_BYTES, Header};
-use super::replay::Segment;
 use super::segment::{open_existing, segments};
+use super::segment_reader::Segment;
 use super::state::Shared;
 use crate::disk::Disk;
 use crate::{Error, Result};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::frame::FRAME_HEADER_BYTES;
 use super::{buffer, group};
 use crate::bytes::Reader;
 
@@ -77,7 +78,7 @@ pub(crate) fn seal(bytes: &mut [u8], unit: &Unit) -> Option<()> {
             let entry = bytes.get(*at..at + buffer::ENTRY_BYTES)?;
             let mut place = Reader(&entry[40..]);
             let (offset, len) = (place.u32()? as usize, place.u32()? as usize);
-            let start = half.start + offset + group::FRAME_HEADER_BYTES;
+            let start = half.start + offset + FRAME_HEADER_BYTES;
             // The entry may place its frame anywhere now.
             let hash = bytes.get(start..start + len).map(xxh3_64);
             let entry = bytes.get_mut(*at..at + buffer::ENTRY_BYTES)?;

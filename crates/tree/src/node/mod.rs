@@ -10,6 +10,7 @@ mod bulk;
 mod codec;
 mod compact;
 mod dropped;
+mod encode;
 mod flush;
 mod handle;
 mod invariants;
@@ -22,10 +23,8 @@ use std::sync::Arc;
 
 use crate::range::RangeSet;
 use crate::run::Run;
-pub(crate) use codec::{
-    BufferRef, DEPTH_MAX, Encoder, Form, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef,
-    encode_subtree,
-};
+pub(crate) use codec::{BufferRef, DEPTH_MAX, Form, NodeRef, PlaceRef, RunRef, SubtreeRef};
+pub(crate) use encode::{Encoder, NodeWriter, encode_subtree};
 pub(crate) use flush::Builder;
 pub(crate) use handle::{KnownRuns, Node};
 pub(crate) use summary::Summary;

@@ -1,9 +1,7 @@
 //! Sums and bounds of a part of a tree that are known without reading its nodes.
 
-use super::codec::{NodeRef, SubtreeRef};
 use super::{Internal, Subtree};
 use crate::TreeStats;
-use crate::data_file::block_extent;
 use crate::run::RunInfo;
 
 /// Sums over a part of a tree. The parent of a stored node holds its summary.
@@ -25,7 +23,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    fn leaf(info: &RunInfo, extent_bytes: u64) -> Summary {
+    pub(super) fn leaf(info: &RunInfo, extent_bytes: u64) -> Summary {
         Summary {
             height: 1,
             max_key: Some(info.max_key.clone()),
@@ -39,7 +37,7 @@ impl Summary {
     }
 
     /// Begins the summary of an internal node.
-    fn node() -> Summary {
+    pub(super) fn node() -> Summary {
         Summary {
             height: 1,
             internal_nodes: 1,
@@ -54,7 +52,7 @@ impl Summary {
     }
 
     /// Adds the next child, and the bytes that are pending for it.
-    fn add_child(&mut self, child: &Summary, pending_bytes: u64) {
+    pub(super) fn add_child(&mut self, child: &Summary, pending_bytes: u64) {
         self.height = self.height.max(child.height + 1);
         self.has_pending |= child.has_pending;
         self.max_key.clone_from(&child.max_key);
@@ -68,7 +66,7 @@ impl Summary {
     }
 
     /// Adds a part of a run of the buffer; all children come before.
-    fn add_part(&mut self, info: &RunInfo, extent_bytes: u64) {
+    pub(super) fn add_part(&mut self, info: &RunInfo, extent_bytes: u64) {
         self.disk_bytes += extent_bytes;
         self.search_bytes += info.search_bytes();
         if let Some(last) = &mut self.max_key
@@ -88,25 +86,6 @@ impl Summary {
         for part in node.runs.iter().flat_map(|run| &run.parts) {
             summary.add_part(&part.info, part.extent.len);
         }
-        summary
-    }
-
-    /// The summary of a stored node whose block has `len` bytes.
-    pub(crate) fn of_stored(node: &NodeRef, len: u32) -> Summary {
-        let mut summary = Summary::node();
-        for child in &node.children {
-            let below = match &child.subtree {
-                SubtreeRef::Empty => Summary::default(),
-                SubtreeRef::Leaf(run) => Summary::leaf(&run.info, run.len),
-                SubtreeRef::Internal(node) => node.below.summary.clone(),
-            };
-            summary.add_child(&below, child.pending_bytes);
-        }
-        summary.has_pending |= !node.runs.is_empty();
-        for part in node.runs.iter().flat_map(|run| &run.parts) {
-            summary.add_part(&part.info, part.len);
-        }
-        summary.add_block(block_extent(len));
         summary
     }
 }

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::append::Append;
 use crate::support;
 
 use std::collections::BTreeMap;
@@ -10,6 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frond_kv_testing::Appends;
 use frond_tree::{
     Compression, Direction, Duplicates, Durability, Error, Options, Store, TreeId, TreeOptions,
     WriteSet,
@@ -26,7 +26,7 @@ fn options(disk: &SimDisk) -> Options {
     options.memtable_bytes = Some(64 << 10);
     options.fanout = 4;
     options.flush_threads = 2;
-    options.merge = Arc::new(Append);
+    options.merge = Arc::new(Appends);
     options
 }
 

@@ -7,7 +7,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::append::Append;
+use frond_kv_testing::Appends;
 use frond_tree::{
     Damage, Direction, Durability, Error, EventListener, Options, Snapshot, Store, TreeId,
     TreeOptions, WriteSet,
@@ -38,7 +38,7 @@ fn options(path: &Path) -> Options {
     options.memtable_bytes = Some(64 << 10);
     options.fanout = 4;
     options.inline = true;
-    options.merge = Arc::new(Append);
+    options.merge = Arc::new(Appends);
     options
 }
 

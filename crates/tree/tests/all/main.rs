@@ -8,9 +8,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../support/append.rs"]
-mod append;
-
 #[path = "../support/list.rs"]
 mod list;
 
@@ -33,6 +30,8 @@ mod model;
 mod open;
 mod panics;
 mod range_delete;
+mod replica_set;
+mod replica_threads;
 mod retained;
 mod salvage;
 mod simulation;

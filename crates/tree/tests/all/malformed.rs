@@ -4,58 +4,33 @@
 
 use std::sync::Arc;
 
+use frond_kv_testing::Careful;
 use frond_tree::{
-    Compression, DamagePlace, Durability, Error, Malformed, MergeOperator, Options, Snapshot,
-    Store, TreeId, TreeOptions, WriteSet,
+    Compression, DamagePlace, Durability, Error, Options, Snapshot, Store, TreeId, TreeOptions,
+    WriteSet,
 };
 
 const TREE: TreeId = TreeId(1);
 /// Enough for a tree of two levels, whose buffer takes the last memtable.
 const KEYS: u32 = 20_000;
 
-/// Appends deltas, and refuses those that begin with a question mark.
-struct Append;
-
-impl MergeOperator for Append {
-    fn apply(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        base: Option<&[u8]>,
-        delta: &[u8],
-    ) -> Result<Option<Vec<u8>>, Malformed> {
-        self.check(tree, key, delta)?;
-        if base.is_some_and(|base| base.starts_with(b"!")) {
-            return Err(Malformed("a base begins with an exclamation mark"));
-        }
-        Ok(Some([base.unwrap_or_default(), delta].concat()))
-    }
-
-    fn combine(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        older: &[u8],
-        newer: &[u8],
-    ) -> Result<Vec<u8>, Malformed> {
-        self.check(tree, key, older)?;
-        self.check(tree, key, newer)?;
-        Ok([older, newer].concat())
-    }
-
-    fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
-        match delta.first() {
-            Some(b'?') => Err(Malformed("a delta begins with a question mark")),
-            Some(_) => Ok(()),
-            None => Err(Malformed("a delta is empty")),
-        }
-    }
-}
+/// Refuses deltas that begin with a question mark, and values that begin with an exclamation mark.
+const OPERATOR: Careful = Careful {
+    refuses_delta: |delta| match delta.first() {
+        Some(b'?') => Some("a delta begins with a question mark"),
+        Some(_) => None,
+        None => Some("a delta is empty"),
+    },
+    refuses_base: |base| {
+        let is_refused = base.starts_with(b"!");
+        is_refused.then_some("a base begins with an exclamation mark")
+    },
+};
 
 fn options(path: &std::path::Path) -> Options {
     let mut options = Options::new(path);
     options.cache_bytes = 8 << 20;
-    options.merge = Arc::new(Append);
+    options.merge = Arc::new(OPERATOR);
     options
 }
 

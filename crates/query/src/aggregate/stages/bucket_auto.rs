@@ -7,7 +7,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::display;
 use crate::expr::{Context, Node, Parser};
-use crate::memory::{Fit, Held, scarce};
+use crate::memory::{Fit, StageMemory, scarce};
 use crate::meta::MetaFields;
 use crate::number::Number;
 use crate::spill::{Sorted, Sorter};
@@ -200,7 +200,7 @@ struct Buckets {
     /// The next document and its value.
     next: Option<(OwnedValue, DocBuf)>,
     /// Counts the bytes of the bucket's accumulators.
-    held: Held,
+    held: StageMemory,
     /// The rounded end of the bucket before.
     lower: Option<OwnedValue>,
 }

@@ -8,7 +8,7 @@ use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::expr::unit::Unit;
 use crate::expr::zone::Zone;
 use crate::expr::{FieldPath, field_path};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::number::Number;
 use crate::options::{Options, Type};
 use crate::paths::check_field_path;
@@ -253,7 +253,7 @@ struct Filling<E> {
     /// The current gap, and those that follow.
     gaps: VecDeque<Gap>,
     /// The memory of the partitions.
-    held: Held,
+    held: StageMemory,
 }
 
 impl<E: Fault> DocSource<E> for Filling<E> {

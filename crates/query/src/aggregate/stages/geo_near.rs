@@ -11,7 +11,7 @@ use crate::geo::Near;
 use crate::matcher::Filter;
 use crate::meta::Metadata;
 use crate::paths::{Path, check_field_path};
-use frond_bson::{ArrayBuf, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 use std::sync::Arc;
 
@@ -45,71 +45,72 @@ fn number(name: &str, value: &Value<'_>) -> Result<f64> {
     }
 }
 
-pub(super) fn parse(
-    argument: Value<'_>,
-    context: &ParseContext<'_>,
-    out: &mut Vec<Stage>,
-) -> Result<()> {
-    let Value::Document(options) = argument else {
-        return Err(Error::location(
-            10065,
-            "invalid parameter: expected an object ($geoNear)",
-        ));
-    };
-    for (name, code, message) in [
-        (
-            "collation",
-            40227,
-            "$geoNear does not accept the 'collation' parameter. Instead, specify a collation for \
+/// Options of older versions, with the code and the message that refuse them.
+const REFUSED: [(&str, i32, &str); 4] = [
+    (
+        "collation",
+        40227,
+        "$geoNear does not accept the 'collation' parameter. Instead, specify a collation for \
              the entire aggregation command.",
-        ),
-        (
-            "limit",
-            50858,
-            "$geoNear no longer supports the 'limit' parameter. Use a $limit stage instead.",
-        ),
-        (
-            "num",
-            50857,
-            "$geoNear no longer supports the 'num' parameter. Use a $limit stage instead.",
-        ),
-        (
-            "start",
-            50856,
-            "$geoNear no longer supports the 'start' argument.",
-        ),
-    ] {
-        if options.contains_key(name) {
-            return Err(Error::location(code, message));
+    ),
+    (
+        "limit",
+        50858,
+        "$geoNear no longer supports the 'limit' parameter. Use a $limit stage instead.",
+    ),
+    (
+        "num",
+        50857,
+        "$geoNear no longer supports the 'num' parameter. Use a $limit stage instead.",
+    ),
+    (
+        "start",
+        50856,
+        "$geoNear no longer supports the 'start' argument.",
+    ),
+];
+
+/// The options besides the point and the field of the distance.
+struct Options {
+    min: Option<f64>,
+    max: Option<f64>,
+    multiplier: f64,
+    on_sphere: bool,
+    query: Option<(DocBuf, Filter)>,
+    locations_field: Option<Vec<Box<str>>>,
+    key: Option<Path>,
+}
+
+impl Options {
+    fn read(options: &Doc, context: &ParseContext<'_>) -> Result<Options> {
+        let mut read = Options {
+            min: None,
+            max: None,
+            multiplier: 1.0,
+            on_sphere: false,
+            query: None,
+            locations_field: None,
+            key: None,
+        };
+        for (name, value) in options.iter() {
+            read.option(name, value, context)?;
         }
+        Ok(read)
     }
-    let Some(point) = options.get("near") else {
-        return Err(Error::location(
-            5860400,
-            "$geoNear requires a 'near' argument",
-        ));
-    };
-    let Some(Value::String(distance_field)) = options.get("distanceField") else {
-        return Err(Error::location(
-            16606,
-            "$geoNear requires a 'distanceField' option as a String",
-        ));
-    };
-    let (mut min, mut max, mut multiplier) = (None, None, 1.0);
-    let (mut on_sphere, mut query, mut locations_field, mut key) = (false, None, None, None);
-    for (name, value) in options.iter() {
+
+    fn option(&mut self, name: &str, value: Value<'_>, context: &ParseContext<'_>) -> Result<()> {
         match (name, value) {
             ("near" | "distanceField" | "uniqueDocs", _) => {}
-            ("minDistance", value) => min = Some(number(name, &value)?),
-            ("maxDistance", value) => max = Some(number(name, &value)?),
-            ("distanceMultiplier", value) => multiplier = number(name, &value)?,
-            ("spherical", value) => on_sphere = value.truthy(),
+            ("minDistance", value) => self.min = Some(number(name, &value)?),
+            ("maxDistance", value) => self.max = Some(number(name, &value)?),
+            ("distanceMultiplier", value) => self.multiplier = number(name, &value)?,
+            ("spherical", value) => self.on_sphere = value.truthy(),
             ("query", Value::Document(filter)) => {
                 let parsed = Filter::parse_in_pipeline(filter, &context.environment)?;
-                query = Some((filter.to_owned(), parsed));
+                self.query = Some((filter.to_owned(), parsed));
             }
             ("query", _) => return Err(Error::type_mismatch("query must be an object")),
-            ("includeLocs", Value::String(name)) => locations_field = Some(field(name)?),
+            ("includeLocs", Value::String(name)) => self.locations_field = Some(field(name)?),
             ("includeLocs", _) => {
                 return Err(Error::location(
                     16607,
@@ -123,7 +124,7 @@ pub(super) fn parse(
             }
             ("key", Value::String(path)) => {
                 check_field_path(path)?;
-                key = Some(Path::new(path));
+                self.key = Some(Path::new(path));
             }
             ("key", other) => {
                 return Err(Error::type_mismatch(format!(
@@ -137,7 +138,39 @@ pub(super) fn parse(
                 )));
             }
         }
+        Ok(())
     }
+}
+
+pub(super) fn parse(
+    argument: Value<'_>,
+    context: &ParseContext<'_>,
+    out: &mut Vec<Stage>,
+) -> Result<()> {
+    let Value::Document(spec) = argument else {
+        return Err(Error::location(
+            10065,
+            "invalid parameter: expected an object ($geoNear)",
+        ));
+    };
+    for (name, code, message) in REFUSED {
+        if spec.contains_key(name) {
+            return Err(Error::location(code, message));
+        }
+    }
+    let Some(point) = spec.get("near") else {
+        return Err(Error::location(
+            5860400,
+            "$geoNear requires a 'near' argument",
+        ));
+    };
+    let Some(Value::String(distance_field)) = spec.get("distanceField") else {
+        return Err(Error::location(
+            16606,
+            "$geoNear requires a 'distanceField' option as a String",
+        ));
+    };
+    let options = Options::read(spec, context)?;
     let point = variable(&point, context).unwrap_or(point);
     if !matches!(point, Value::Document(_) | Value::Array(_)) {
         return Err(Error::location(
@@ -150,13 +183,20 @@ pub(super) fn parse(
     }
     let near = Near::new(
         &point,
-        on_sphere,
-        min.unwrap_or(0.0),
-        max.unwrap_or(f64::MAX),
+        options.on_sphere,
+        options.min.unwrap_or(0.0),
+        options.max.unwrap_or(f64::MAX),
     )?;
     let mut operator = DocBuf::new();
-    operator.push(if on_sphere { "$nearSphere" } else { "$near" }, point);
-    for (name, limit) in [("$minDistance", min), ("$maxDistance", max)] {
+    operator.push(
+        if options.on_sphere {
+            "$nearSphere"
+        } else {
+            "$near"
+        },
+        point,
+    );
+    for (name, limit) in [("$minDistance", options.min), ("$maxDistance", options.max)] {
         if let Some(limit) = limit {
             operator.push(name, limit);
         }
@@ -165,10 +205,10 @@ pub(super) fn parse(
         near,
         operator,
         distance_field: field(distance_field)?,
-        locations_field,
-        multiplier,
-        query,
-        key,
+        locations_field: options.locations_field,
+        multiplier: options.multiplier,
+        query: options.query,
+        key: options.key,
     })));
     Ok(())
 }

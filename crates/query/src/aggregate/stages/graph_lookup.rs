@@ -6,7 +6,7 @@ use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, field_path};
-use crate::memory::{Fit, Held, scarce};
+use crate::memory::{Fit, StageMemory, scarce};
 use crate::paths::check_field_path;
 use crate::script::ScriptHost;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Timestamp, Value, doc, key};
@@ -206,7 +206,7 @@ impl<E: Fault> DocSource<E> for Following<E> {
 struct Search<'s, E> {
     stage: &'s GraphLookup,
     context: &'s ExecContext<E>,
-    held: Held,
+    held: StageMemory,
     /// Values that were looked for, as keys.
     asked: HashSet<Vec<u8>>,
     /// Values to look for at the next level.
@@ -221,7 +221,7 @@ impl<'s, E: Fault> Search<'s, E> {
         Search {
             stage,
             context,
-            held: Held::new(context.limits.graph_lookup, context.memory.as_deref()),
+            held: StageMemory::new(context.limits.graph_lookup, context.memory.as_deref()),
             asked: HashSet::new(),
             frontier: Vec::new(),
             found: Vec::new(),

@@ -4,7 +4,7 @@
 use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::groups::{Group, Groups, State};
 use crate::expr::Context;
-use crate::memory::{Fit, Held};
+use crate::memory::{Fit, StageMemory};
 use crate::spill::{Budget, Sorted};
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
@@ -60,7 +60,7 @@ struct Regrouped {
     now_ms: i64,
     budget: Budget,
     /// The groups in memory.
-    held: Held,
+    held: StageMemory,
     begun: Begun,
     later: Sorted<DocBuf>,
     /// The first document of the next group.

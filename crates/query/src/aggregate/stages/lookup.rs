@@ -7,7 +7,7 @@ use crate::aggregate::{ParseContext, Pipeline};
 use crate::bounds::{self, check_bytes};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, Val, field_path};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::paths::{array_index, check_field_path};
 use crate::script::ScriptHost;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Timestamp, Value};
@@ -92,38 +92,46 @@ impl Lookup {
     }
 }
 
-pub(super) fn parse(
-    argument: Value<'_>,
-    context: &ParseContext<'_>,
-    out: &mut Vec<Stage>,
-) -> Result<()> {
-    let Value::Document(spec) = argument else {
-        return Err(Error::failed_to_parse(
-            "the $lookup stage specification must be an object",
-        ));
-    };
-    let (mut local, mut foreign, mut into) = (None, None, None);
-    let (mut database, mut collection) = (None, None);
-    let (mut bindings, mut stages) = (None, None);
-    for (at, (name, value)) in spec.iter().enumerate() {
-        if spec.iter().take(at).any(|(other, _)| other == name) {
-            return Err(Error::failed_to_parse(format!(
-                "$lookup argument '{name}' is given twice"
-            )));
+/// The arguments as they are written.
+#[derive(Default)]
+struct Arguments<'a> {
+    database: Option<String>,
+    collection: Option<String>,
+    local: Option<&'a str>,
+    foreign: Option<&'a str>,
+    into: Option<&'a str>,
+    bindings: Option<&'a Doc>,
+    stages: Option<&'a Doc>,
+}
+
+impl<'a> Arguments<'a> {
+    fn read(spec: &'a Doc) -> Result<Arguments<'a>> {
+        let mut read = Arguments::default();
+        for (at, (name, value)) in spec.iter().enumerate() {
+            if spec.iter().take(at).any(|(other, _)| other == name) {
+                return Err(Error::failed_to_parse(format!(
+                    "$lookup argument '{name}' is given twice"
+                )));
+            }
+            read.argument(name, value)?;
         }
+        Ok(read)
+    }
+
+    fn argument(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match (name, value) {
             // Null is left out.
             ("localField" | "foreignField" | "as" | "let", value) if value.is_nullish() => {}
-            ("from", Value::String(name)) => collection = Some(name.to_owned()),
+            ("from", Value::String(name)) => self.collection = Some(name.to_owned()),
             ("from", Value::Document(spec)) => {
-                database = spec.get_str("db").map(str::to_owned);
-                collection = spec.get_str("coll").map(str::to_owned);
+                self.database = spec.get_str("db").map(str::to_owned);
+                self.collection = spec.get_str("coll").map(str::to_owned);
             }
-            ("localField", Value::String(path)) => local = Some(path),
-            ("foreignField", Value::String(path)) => foreign = Some(path),
-            ("as", Value::String(path)) => into = Some(path),
-            ("let", Value::Document(spec)) => bindings = Some(spec),
-            ("pipeline", Value::Array(array)) => stages = Some(array),
+            ("localField", Value::String(path)) => self.local = Some(path),
+            ("foreignField", Value::String(path)) => self.foreign = Some(path),
+            ("as", Value::String(path)) => self.into = Some(path),
+            ("let", Value::Document(spec)) => self.bindings = Some(spec),
+            ("pipeline", Value::Array(array)) => self.stages = Some(array),
             ("let", other) => {
                 return Err(Error::failed_to_parse(format!(
                     "$lookup argument '{}' must be an object, is type {}",
@@ -149,25 +157,42 @@ pub(super) fn parse(
                 )));
             }
         }
+        Ok(())
     }
-    let into =
-        into.ok_or_else(|| Error::failed_to_parse("must specify 'as' field for a $lookup"))?;
-    check_field_path(into)?;
-    let fields = match (local, foreign) {
-        (Some(local), Some(foreign)) => {
-            let local = field_path(local, local)?;
-            check_field_path(foreign)?;
-            Some((local, foreign.to_owned()))
-        }
-        (None, None) => None,
-        _ => {
-            return Err(Error::failed_to_parse(
+
+    /// The fields that have to be equal.
+    fn fields(&self) -> Result<Option<(FieldPath, String)>> {
+        match (self.local, self.foreign) {
+            (Some(local), Some(foreign)) => {
+                let local = field_path(local, local)?;
+                check_field_path(foreign)?;
+                Ok(Some((local, foreign.to_owned())))
+            }
+            (None, None) => Ok(None),
+            _ => Err(Error::failed_to_parse(
                 "$lookup requires both or neither of 'localField' and 'foreignField' to be \
                  specified",
-            ));
+            )),
         }
+    }
+}
+
+pub(super) fn parse(
+    argument: Value<'_>,
+    context: &ParseContext<'_>,
+    out: &mut Vec<Stage>,
+) -> Result<()> {
+    let Value::Document(spec) = argument else {
+        return Err(Error::failed_to_parse(
+            "the $lookup stage specification must be an object",
+        ));
     };
-    if fields.is_none() && stages.is_none() {
+    let arguments = Arguments::read(spec)?;
+    let into = (arguments.into)
+        .ok_or_else(|| Error::failed_to_parse("must specify 'as' field for a $lookup"))?;
+    check_field_path(into)?;
+    let fields = arguments.fields()?;
+    if fields.is_none() && arguments.stages.is_none() {
         return Err(Error::failed_to_parse(
             "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be \
              specified",
@@ -175,11 +200,11 @@ pub(super) fn parse(
     }
     let mut parser = Parser::new(&context.environment);
     let mut nodes = Vec::new();
-    for (name, value) in bindings.unwrap_or(Doc::empty()).iter() {
+    for (name, value) in arguments.bindings.unwrap_or(Doc::empty()).iter() {
         crate::expr::check_variable_name(name)?;
         nodes.push((name.to_owned(), parser.parse(value)?));
     }
-    let stages = stages.unwrap_or(Doc::empty());
+    let stages = arguments.stages.unwrap_or(Doc::empty());
     // Parsed with placeholders, so that mistakes are reported before anything runs.
     let mut placeholders = context
         .environment
@@ -198,7 +223,7 @@ pub(super) fn parse(
         depth,
     };
     let pipeline = Pipeline::parse_in(stages, &inner)?;
-    if collection.is_none() && !pipeline.has_documents() {
+    if arguments.collection.is_none() && !pipeline.has_documents() {
         return Err(Error::failed_to_parse(
             "must specify 'from' field for a $lookup",
         ));
@@ -209,8 +234,8 @@ pub(super) fn parse(
         parts_of(stages, &nodes, &inner)?
     };
     out.push(Stage::Lookup(Arc::new(Lookup {
-        database,
-        collection,
+        database: arguments.database,
+        collection: arguments.collection,
         fields,
         pipeline,
         parts,
@@ -240,7 +265,7 @@ pub(super) fn open<E: Fault>(
 
 struct Joining<E> {
     stage: Arc<Lookup>,
-    held: Held,
+    held: StageMemory,
     input: Source<E>,
     context: ExecContext<E>,
 }
@@ -284,7 +309,7 @@ struct Unwound<E> {
     unwind: Arc<Unwind>,
     input: Source<E>,
     context: ExecContext<E>,
-    held: Held,
+    held: StageMemory,
     /// A document, what is found for it, and how many of them there were already.
     current: Option<(DocBuf, Source<E>, i64)>,
 }

@@ -5,7 +5,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::bounds;
 use crate::expr::{FieldPath, field_path};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::paths::check_field_path;
 use frond_bson::{Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, Result};
@@ -161,7 +161,7 @@ struct Current {
 struct Unwinding<E> {
     stage: Arc<Unwind>,
     input: Source<E>,
-    held: Held,
+    held: StageMemory,
     current: Option<Current>,
 }
 

@@ -1,13 +1,13 @@
 //! Arithmetic: `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`, rounding, bits.
 
 use super::array::integer;
-use super::{Arguments, Operator, many, one, two};
+use super::{Arguments, Entry, many, one, two};
 use crate::expr::value::Val;
 use crate::number::Number;
 use frond_bson::{Decimal128, Rounding, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     many("$add", 0, Arguments::MANY, add),
     two("$subtract", subtract),
     many("$multiply", 0, Arguments::MANY, multiply),

@@ -3,7 +3,7 @@
 use super::comparison::order;
 use super::fields::Fields;
 use super::object::invalid_field_name;
-use super::{Arguments, Operator, collated, many, named, named_collated, one, two};
+use super::{Arguments, Entry, collated, many, named, named_collated, one, two};
 use crate::bounded_sort::sort_values;
 use crate::bounds;
 use crate::expr::parse::required;
@@ -11,7 +11,7 @@ use crate::expr::value::Val;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     two("$arrayElemAt", array_elem_at),
     many("$concatArrays", 0, Arguments::MANY, concat_arrays),
     collated("$in", 2, 2, is_in),

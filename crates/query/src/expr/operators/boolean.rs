@@ -1,8 +1,8 @@
 //! `$and`, `$or`, `$not`.
 
-use super::{Arguments, Operator, lazy, one};
+use super::{Arguments, Entry, lazy, one};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     lazy(
         "$and",
         Arguments::Count {

@@ -1,12 +1,12 @@
 //! `$cmp`, `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`: MongoDB's order across all types.
 
-use super::{Operator, collated};
+use super::{Entry, collated};
 use crate::expr::value::Val;
 use frond_bson::Collator;
 use frond_error::Result;
 use std::cmp::Ordering;
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     collated("$cmp", 2, 2, |v, c| Ok((ordering(v, c) as i32).into())),
     collated("$eq", 2, 2, |v, c| holds(v, c, Ordering::is_eq)),
     collated("$ne", 2, 2, |v, c| holds(v, c, Ordering::is_ne)),

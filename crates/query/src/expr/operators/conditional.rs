@@ -1,13 +1,13 @@
 //! `$cond`, `$ifNull`, `$switch`.
 
-use super::{Arguments, Eval, Operator, custom, lazy};
+use super::{Arguments, Entry, Eval, Operator, custom, lazy};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{Parser, required};
 use crate::expr::value::Val;
 use frond_bson::Value;
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     custom("$cond", parse_cond, Eval::Lazy(cond)),
     lazy(
         "$ifNull",

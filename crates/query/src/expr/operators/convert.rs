@@ -1,7 +1,7 @@
 //! Conversion between types: `$convert` and its short forms.
 
 use super::binary::{self, Format};
-use super::{Arguments, Operator, lazy, one};
+use super::{Arguments, Entry, lazy, one};
 use crate::bounds;
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{optional, required};
@@ -12,7 +12,7 @@ use frond_bson::{
 };
 use frond_error::{Error, ErrorCode, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     lazy(
         "$convert",
         Arguments::Named(&[

@@ -1,6 +1,6 @@
 //! Dates: their parts, and dates from parts.
 
-use super::{Eval, Operator, custom, given, one};
+use super::{Entry, Eval, Operator, custom, given, one};
 use crate::expr::calendar::{Civil, DAY_MS, iso_days};
 use crate::expr::node::Node;
 use crate::expr::parse::{Named, Parser, optional, required};
@@ -9,7 +9,7 @@ use crate::expr::zone::Zone;
 use frond_bson::{DocBuf, Timestamp, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     part("$year", |a| one_part(a, |c| Value::Int32(c.year as i32))),
     part("$month", |a| one_part(a, |c| Value::Int32(c.month as i32))),
     part("$dayOfMonth", |a| {
@@ -54,7 +54,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// An operator on a date: the date itself, or `{date: .., timezone: ..}`.
-const fn part(name: &'static str, f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>) -> Operator {
+const fn part(name: &'static str, f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>) -> Entry {
     custom(name, parse_part, Eval::Given(f))
 }
 

@@ -1,14 +1,14 @@
 //! `$dateAdd`, `$dateSubtract`, `$dateDiff`, `$dateTrunc`.
 
 use super::date::zone;
-use super::{Operator, given};
+use super::{Entry, given};
 use crate::expr::parse::{Named, optional, required};
 use crate::expr::unit::Unit;
 use crate::expr::value::Val;
 use frond_bson::Value;
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     given("$dateAdd", SHIFT, |a| shift("$dateAdd", a, 1)),
     given("$dateSubtract", SHIFT, |a| shift("$dateSubtract", a, -1)),
     given(

@@ -1,7 +1,7 @@
 //! Dates as text: `$dateToString`, `$dateFromString`.
 
 use super::date::{moment, zone};
-use super::{Arguments, Operator, lazy};
+use super::{Arguments, Entry, lazy};
 use crate::bounds;
 use crate::expr::calendar::Civil;
 use crate::expr::date_parse::{MONTHS, check_format, parse, parse_by};
@@ -12,7 +12,7 @@ use frond_bson::Value;
 use frond_error::{Error, ErrorCode, Result};
 use std::fmt::Write;
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     lazy(
         "$dateToString",
         Arguments::Named(&[

@@ -1,7 +1,7 @@
 //! `$filter`, `$map`, `$reduce`: expressions evaluated for each element of an array.
 
 use super::array::integer;
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Frame, Node};
 use crate::expr::parse::Parser;
@@ -10,7 +10,7 @@ use crate::raw;
 use frond_bson::{ArrayBuf, Doc, MAX_DEPTH, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     custom("$filter", parse_filter, Eval::Never),
     custom("$map", parse_map, Eval::Never),
     custom("$reduce", parse_reduce, Eval::Never),

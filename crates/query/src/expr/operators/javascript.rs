@@ -1,6 +1,6 @@
 //! `$function`, and the condition that a `$where` is: functions of JavaScript.
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::expr::node::{Context, CustomOperator, FieldPath, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
@@ -9,7 +9,7 @@ use frond_bson::{Doc, Value};
 use frond_error::{Error, Result};
 use std::sync::Arc;
 
-pub(super) const OPERATORS: &[Operator] = &[custom("$function", parse_function, Eval::Never)];
+pub(super) const OPERATORS: &[Entry] = &[custom("$function", parse_function, Eval::Never)];
 
 /// `{$function: {body: <code>, args: [<expression>, ..], lang: "js"}}`.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! `$meta`.
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, custom};
 use crate::expr::node::Node;
 use crate::meta::MetaField;
 
-pub(super) const OPERATORS: &[Operator] = &[custom(
+pub(super) const OPERATORS: &[Entry] = &[custom(
     "$meta",
     |_, _, argument| Ok(Node::Meta(MetaField::parse(&argument)?)),
     Eval::Never,

@@ -1,6 +1,6 @@
 //! `$rand`, `$binarySize`, `$bsonSize`.
 
-use super::{Eval, Operator, custom, one};
+use super::{Entry, Eval, Operator, custom, one};
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
@@ -8,7 +8,7 @@ use crate::random::Random;
 use frond_bson::Value;
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     one("$binarySize", binary_size),
     one("$bsonSize", bson_size),
     custom("$rand", parse_rand, Eval::Never),

@@ -33,77 +33,32 @@ pub(crate) use array::positive_n;
 pub(crate) use javascript::condition;
 pub(crate) use object::{merge, merge_input};
 
-use super::node::{Context, Node};
-use super::parse::{Named, Parser};
+use super::node::{Context, Eval, Node, Operator};
+use super::parse::{Arguments, Entry, Named, ParseSpecial, Parser};
 use super::value::Val;
+use crate::environment::Environment;
 use frond_bson::{Collator, Value};
-use frond_error::{Error, ErrorCode, Result};
+use frond_error::Result;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::LazyLock;
 
-pub(crate) struct Operator {
-    pub(crate) name: &'static str,
-    pub(crate) arguments: Arguments,
-    pub(crate) eval: Eval,
-}
-
-/// The form of an operator's argument.
-pub(crate) enum Arguments {
-    /// A list; one argument may be given without a list.
-    Count {
-        min: usize,
-        max: usize,
-    },
-    /// A document of named arguments.
-    Named(&'static [Named]),
-    CustomOperator(ParseSpecial),
-}
-
-/// Parses an operator's argument in its custom form.
-pub(crate) type ParseSpecial = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
-
-impl Arguments {
-    /// `max` of an operator that takes any number of arguments.
-    pub(crate) const MANY: usize = usize::MAX;
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Eval {
-    One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),
-    Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
-    /// Any number; of a list, those that were given. Named ones that were not given are missing.
-    Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
-    /// As `Many`, but an argument that was given and is missing is null: only one that was not given
-    /// is missing.
-    Given(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
-    /// Any number, as `Many`, of an operator that compares values: strings by the collator.
-    Collated(for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>),
-    /// Evaluates its arguments itself, as far as it needs them.
-    Lazy(for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>),
-    /// Never called: parsing gives another node.
-    Never,
-}
-
-impl fmt::Debug for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-const fn one(name: &'static str, f: for<'a> fn(Val<'a>) -> Result<Val<'a>>) -> Operator {
-    Operator {
-        name,
+const fn one(name: &'static str, f: for<'a> fn(Val<'a>) -> Result<Val<'a>>) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::One(f),
+        },
         arguments: Arguments::Count { min: 1, max: 1 },
-        eval: Eval::One(f),
     }
 }
 
-const fn two(name: &'static str, f: for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>) -> Operator {
-    Operator {
-        name,
+const fn two(name: &'static str, f: for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Two(f),
+        },
         arguments: Arguments::Count { min: 2, max: 2 },
-        eval: Eval::Two(f),
     }
 }
 
@@ -112,11 +67,13 @@ const fn many(
     min: usize,
     max: usize,
     f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>,
-) -> Operator {
-    Operator {
-        name,
+) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Many(f),
+        },
         arguments: Arguments::Count { min, max },
-        eval: Eval::Many(f),
     }
 }
 
@@ -126,11 +83,13 @@ const fn collated(
     min: usize,
     max: usize,
     f: for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>,
-) -> Operator {
-    Operator {
-        name,
+) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Collated(f),
+        },
         arguments: Arguments::Count { min, max },
-        eval: Eval::Collated(f),
     }
 }
 
@@ -138,11 +97,13 @@ const fn lazy(
     name: &'static str,
     arguments: Arguments,
     f: for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>,
-) -> Operator {
-    Operator {
-        name,
+) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Lazy(f),
+        },
         arguments,
-        eval: Eval::Lazy(f),
     }
 }
 
@@ -150,11 +111,13 @@ const fn named(
     name: &'static str,
     names: &'static [Named],
     f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>,
-) -> Operator {
-    Operator {
-        name,
+) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Many(f),
+        },
         arguments: Arguments::Named(names),
-        eval: Eval::Many(f),
     }
 }
 
@@ -163,11 +126,13 @@ const fn given(
     name: &'static str,
     names: &'static [Named],
     f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>,
-) -> Operator {
-    Operator {
-        name,
+) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Given(f),
+        },
         arguments: Arguments::Named(names),
-        eval: Eval::Given(f),
     }
 }
 
@@ -176,19 +141,20 @@ const fn named_collated(
     name: &'static str,
     names: &'static [Named],
     f: for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>,
-) -> Operator {
-    Operator {
-        name,
+) -> Entry {
+    Entry {
+        operator: Operator {
+            name,
+            eval: Eval::Collated(f),
+        },
         arguments: Arguments::Named(names),
-        eval: Eval::Collated(f),
     }
 }
 
-const fn custom(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator {
-    Operator {
-        name,
+const fn custom(name: &'static str, parse: ParseSpecial, eval: Eval) -> Entry {
+    Entry {
+        operator: Operator { name, eval },
         arguments: Arguments::CustomOperator(parse),
-        eval,
     }
 }
 
@@ -205,7 +171,7 @@ fn each_operand<'v>(operands: &'v [Val<'_>], mut visit: impl FnMut(Value<'v>)) {
 }
 
 /// Every expression operator, by family.
-pub(crate) const FAMILIES: &[&[Operator]] = &[
+pub(crate) const FAMILIES: &[&[Entry]] = &[
     arithmetic::OPERATORS,
     array::OPERATORS,
     boolean::OPERATORS,
@@ -235,20 +201,19 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
 ];
 
 /// The operator with this name.
-pub(crate) fn find(name: &str) -> Option<&'static Operator> {
-    static BY_NAME: LazyLock<HashMap<&'static str, &'static Operator>> = LazyLock::new(|| {
+pub(crate) fn find(name: &str) -> Option<&'static Entry> {
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Entry>> = LazyLock::new(|| {
         let all = FAMILIES.iter().flat_map(|family| family.iter());
-        all.map(|operator| (operator.name, operator)).collect()
+        all.map(|entry| (entry.operator.name, entry)).collect()
     });
     BY_NAME.get(name).copied()
 }
 
-/// The error for a name that is not in the table.
-pub(crate) fn unknown(name: &str) -> Error {
-    Error::new(
-        ErrorCode::InvalidPipelineOperator,
-        format!("Unrecognized expression '{name}'"),
-    )
+impl<'v> Parser<'v> {
+    /// A parser with the variables of `let` and the collator.
+    pub(crate) fn new(environment: &Environment<'v>) -> Parser<'v> {
+        Parser::with_operators(find, environment)
+    }
 }
 
 /// The names of the expression operators.
@@ -256,6 +221,6 @@ pub(crate) fn names() -> Vec<&'static str> {
     FAMILIES
         .iter()
         .flat_map(|family| family.iter())
-        .map(|o| o.name)
+        .map(|entry| entry.operator.name)
         .collect()
 }

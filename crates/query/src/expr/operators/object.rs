@@ -1,7 +1,7 @@
 //! Documents: merging them, and fields whose names are computed or unusual.
 
 use super::fields::Fields;
-use super::{Arguments, Eval, Operator, custom, each_operand, many, named};
+use super::{Arguments, Entry, Eval, Operator, custom, each_operand, many, named};
 use crate::bounds;
 use crate::expr::node::Node;
 use crate::expr::parse::{Parser, required};
@@ -9,7 +9,7 @@ use crate::expr::value::Val;
 use frond_bson::{Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     many("$mergeObjects", 0, Arguments::MANY, merge_objects),
     custom("$getField", parse_get_field, Eval::Many(get_field)),
     named(

@@ -1,6 +1,6 @@
 //! `$median`, `$percentile` of the numbers in an array.
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::bounded_sort::sort_by;
 use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Node};
@@ -10,7 +10,7 @@ use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, OwnedValue, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     custom("$median", parse, Eval::Never),
     custom("$percentile", parse, Eval::Never),
 ];

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::{Named, Parser, constant, optional, required};
@@ -11,7 +11,7 @@ use crate::pattern::{Failure, Found, Pattern};
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     custom(
         "$regexMatch",
         |p, o, v| parse(p, o, v, Mode::Match),

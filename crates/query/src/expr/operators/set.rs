@@ -1,6 +1,6 @@
 //! Sets: arrays compared without order and repetition.
 
-use super::{Arguments, Operator, collated, one};
+use super::{Arguments, Entry, collated, one};
 use crate::bounded_sort::{dedup_by, sort_by, sort_values};
 use crate::bounds;
 use crate::expr::value::Val;
@@ -8,7 +8,7 @@ use frond_bson::{Collator, Value};
 use frond_error::{Error, Result};
 use std::cmp::Ordering;
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     collated("$setUnion", 0, Arguments::MANY, union),
     collated("$setIntersection", 0, Arguments::MANY, intersection),
     collated("$setDifference", 2, 2, difference),

@@ -1,6 +1,6 @@
 //! `$sortArray`.
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::bounds;
 use crate::element_order::{ElementOrder, OrderFault};
 use crate::expr::node::{Context, CustomOperator, Node};
@@ -9,7 +9,7 @@ use crate::expr::value::Val;
 use frond_bson::{Collator, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[custom("$sortArray", parse, Eval::Never)];
+pub(super) const OPERATORS: &[Entry] = &[custom("$sortArray", parse, Eval::Never)];
 
 #[derive(Debug)]
 struct SortArray {

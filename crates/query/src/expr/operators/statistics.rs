@@ -1,6 +1,6 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
-use super::{Arguments, Operator, collated, each_operand, many};
+use super::{Arguments, Entry, collated, each_operand, many};
 use crate::bounds;
 use crate::expr::value::Val;
 use crate::statistics::{Average, StdDev, Sum};
@@ -8,7 +8,7 @@ use frond_bson::{Collator, Value};
 use frond_error::Result;
 use std::cmp::Ordering;
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     many("$sum", 0, Arguments::MANY, |arguments| {
         let mut sum = Sum::default();
         each_operand(arguments, |v| {

@@ -4,7 +4,7 @@
 //! in MongoDB.
 
 use super::array::search_bounds;
-use super::{Arguments, Operator, given, many, named, one, two};
+use super::{Arguments, Entry, given, many, named, one, two};
 use crate::bounds;
 use crate::characters::{self, code_points, is_continuation};
 use crate::expr::parse::{Named, optional, required};
@@ -14,7 +14,7 @@ use frond_error::{Error, Result};
 use memchr::memmem;
 use std::borrow::Cow;
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     many("$concat", 0, Arguments::MANY, concat),
     one("$toUpper", |v| {
         case("$toUpper", v, <[u8]>::to_ascii_uppercase)

@@ -1,14 +1,14 @@
 //! Trigonometry.
 
 use super::arithmetic::number;
-use super::{Operator, one, two};
+use super::{Entry, one, two};
 use crate::decimal;
 use crate::expr::value::Val;
 use crate::number::Number;
 use frond_bson::Decimal128;
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     one("$sin", |v| {
         bounded("$sin", v, FINITE, (f64::sin, decimal::sin))
     }),

@@ -1,9 +1,9 @@
 //! `$type`, `$isNumber`.
 
-use super::{Operator, one};
+use super::{Entry, one};
 use crate::expr::value::Val;
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     one("$type", |value| Ok(Val::string(value.type_name()))),
     one("$isNumber", |value| {
         Ok(value.get().is_some_and(|v| v.is_number()).into())

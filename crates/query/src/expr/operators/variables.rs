@@ -1,13 +1,13 @@
 //! `$let` and `$literal`.
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::expr::node::{Context, CustomOperator, Frame, Node, reserve_values};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use frond_bson::Value;
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[
+pub(super) const OPERATORS: &[Entry] = &[
     custom("$let", parse_let, Eval::Never),
     custom(
         "$literal",

@@ -1,6 +1,6 @@
 //! `$zip`.
 
-use super::{Eval, Operator, custom};
+use super::{Entry, Eval, Operator, custom};
 use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::{Named, Parser, optional, required};
@@ -8,7 +8,7 @@ use crate::expr::value::Val;
 use frond_bson::{ArrayBuf, Value};
 use frond_error::{Error, Result};
 
-pub(super) const OPERATORS: &[Operator] = &[custom("$zip", parse, Eval::Never)];
+pub(super) const OPERATORS: &[Entry] = &[custom("$zip", parse, Eval::Never)];
 
 const NAMES: &[Named] = &[
     required("inputs"),

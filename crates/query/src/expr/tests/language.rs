@@ -224,7 +224,7 @@ fn fields_that_are_read_are_known() {
 #[test]
 fn every_operator_has_one_name_of_its_own() {
     let mut names: Vec<&str> = (operators::FAMILIES.iter())
-        .flat_map(|family| family.iter().map(|o| o.name))
+        .flat_map(|family| family.iter().map(|entry| entry.operator.name))
         .collect();
     let count = names.len();
     assert!(count > 140, "{count}");

@@ -1,5 +1,6 @@
 //! Random operators over extreme operands: an answer or an error, never a panic.
 
+use super::parse::{Arguments, Entry};
 use super::*;
 use frond_bson::{ArrayBuf, DocBuf, ObjectId, Timestamp, doc};
 use rand::rngs::StdRng;
@@ -124,10 +125,13 @@ fn operand(rng: &mut StdRng, pool: &[OwnedValue], depth: usize) -> OwnedValue {
 
 fn expression(rng: &mut StdRng, pool: &[OwnedValue], depth: usize) -> DocBuf {
     let family = operators::FAMILIES[rng.random_range(0..operators::FAMILIES.len())];
-    let operator = &family[rng.random_range(0..family.len())];
+    let Entry {
+        operator,
+        arguments: takes,
+    } = &family[rng.random_range(0..family.len())];
     let mut doc = DocBuf::new();
-    match (&operator.arguments, rng.random_range(0..4)) {
-        (operators::Arguments::Named(names), 1..) => {
+    match (takes, rng.random_range(0..4)) {
+        (Arguments::Named(names), 1..) => {
             let mut arguments = DocBuf::new();
             for name in names.iter() {
                 if name.required || rng.random_range(0..2) == 0 {
@@ -136,7 +140,7 @@ fn expression(rng: &mut StdRng, pool: &[OwnedValue], depth: usize) -> DocBuf {
             }
             doc.push(operator.name, &arguments);
         }
-        (operators::Arguments::CustomOperator(_), 2..) => {
+        (Arguments::CustomOperator(_), 2..) => {
             let mut arguments = DocBuf::new();
             for _ in 0..rng.random_range(1..5) {
                 let name = NAMES[rng.random_range(0..NAMES.len())];
@@ -146,7 +150,7 @@ fn expression(rng: &mut StdRng, pool: &[OwnedValue], depth: usize) -> DocBuf {
             }
             doc.push(operator.name, &arguments);
         }
-        (operators::Arguments::Count { min, .. }, 1..) => {
+        (Arguments::Count { min, .. }, 1..) => {
             let count = rng.random_range(*min..=min + 1);
             let list: ArrayBuf = (0..count)
                 .map(|_| operand(rng, pool, depth))

@@ -2,10 +2,14 @@
 
 use frond_bson::{Collator, Doc, Value};
 
-use super::super::eval::{self, State};
+use super::super::eval;
 use super::super::parse::{self, Context, Field};
+use super::super::state::State;
 use super::super::{Expr, Op, Relation};
-use super::{comparison, integer, is_document_operator, is_field_operator, regex};
+use super::{
+    comparison, integer, is_document_operator, is_field_operator, parse_document, parse_field,
+    regex,
+};
 use crate::paths::Path;
 use frond_error::{Error, Result};
 
@@ -78,7 +82,7 @@ pub(crate) fn elem_match(context: Context<'_>, argument: Value<'_>) -> Result<El
             context,
         };
         let mut conditions = Vec::new();
-        parse::field_operators(&field, &mut conditions)?;
+        parse_field(&field, &mut conditions)?;
         return Ok(ElemMatch::Value(parse::all_of(conditions)));
     }
     if condition.contains_key("$where") {
@@ -86,7 +90,7 @@ pub(crate) fn elem_match(context: Context<'_>, argument: Value<'_>) -> Result<El
             "$elemMatch cannot contain $where expression",
         ));
     }
-    Ok(ElemMatch::Document(parse::document(condition, context)?))
+    Ok(ElemMatch::Document(parse_document(condition, context)?))
 }
 
 pub(crate) fn parse_elem_match(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {

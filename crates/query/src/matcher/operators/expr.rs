@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, OwnedValue, Value};
 
-use super::super::eval::State;
 use super::super::parse::Context;
+use super::super::state::State;
 use super::super::{Expr, Relation};
 use crate::expr;
 use frond_error::{Error, ErrorCode, Result};

@@ -4,7 +4,7 @@ use frond_bson::Value;
 
 use super::super::Expr;
 use super::super::parse::{self, Context, Field};
-use super::regex;
+use super::{parse_document, parse_field, regex};
 use frond_error::{Error, Result};
 
 fn clauses(name: &str, context: Context<'_>, argument: Value<'_>) -> Result<Vec<Expr>> {
@@ -17,7 +17,7 @@ fn clauses(name: &str, context: Context<'_>, argument: Value<'_>) -> Result<Vec<
     items
         .values()
         .map(|item| match item {
-            Value::Document(clause) => parse::document(clause, context),
+            Value::Document(clause) => parse_document(clause, context),
             _ => Err(Error::bad_value(
                 "$or/$and/$nor entries need to be full objects",
             )),
@@ -52,7 +52,7 @@ pub(crate) fn parse_not(field: &Field<'_>, argument: Value<'_>) -> Result<Option
             }
             let context = field.context.deeper()?;
             let mut conditions = Vec::new();
-            parse::field_operators(
+            parse_field(
                 &Field {
                     operators,
                     context,

@@ -2,8 +2,8 @@
 
 use frond_bson::{Collator, OwnedValue, Value};
 
-use super::super::eval::State;
 use super::super::parse::{Field, operators_of};
+use super::super::state::State;
 use super::super::{Expr, Op};
 use super::regex;
 use crate::pattern::Pattern;

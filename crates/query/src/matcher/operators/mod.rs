@@ -1,4 +1,4 @@
-//! The query operators: one table, and a file for each family.
+//! From a filter document to a tree of conditions, by the table of the query operators. Each family of operators has a file.
 //!
 //! To add an operator, write its parser in a file here and add its line to a table below.
 
@@ -19,10 +19,11 @@ pub(crate) mod schema;
 pub(crate) mod text;
 pub(crate) mod type_set;
 
-use frond_bson::Value;
+use frond_bson::{Doc, Value};
 
-use super::Expr;
-use super::parse::{Context, Field};
+use super::parse::{Context, Field, all_of, is_db_ref_field, operators_of};
+use super::{Expr, Leaf, Relation};
+use crate::paths::Path;
 use frond_error::{Error, Result};
 
 /// Parses the argument of an operator on a field. `None` if the operator adds no condition.
@@ -96,8 +97,58 @@ pub(crate) fn is_document_operator(name: &str) -> bool {
     lookup(DOCUMENT_OPERATORS, name).is_some()
 }
 
+/// Parses a document of conditions on fields and of logical operators.
+pub(crate) fn parse_document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
+    let context = context.deeper()?;
+    let mut conditions = Vec::with_capacity(filter.count());
+    for (name, value) in filter.iter() {
+        if name.starts_with('$') {
+            if is_db_ref_field(name) {
+                conditions.push(implicit(Path::new(name), value, context)?);
+            } else {
+                conditions.extend(parse_document_operator(name, value, context)?);
+            }
+            continue;
+        }
+        let path = Path::new(name);
+        match operators_of(&value) {
+            Some(operators) => {
+                let field = Field {
+                    path: &path,
+                    operators,
+                    context,
+                };
+                parse_field(&field, &mut conditions)?;
+            }
+            None => conditions.push(implicit(path, value, context)?),
+        }
+    }
+    Ok(all_of(conditions))
+}
+
+/// Parses the operators of one field into conditions that must all hold.
+pub(crate) fn parse_field(field: &Field<'_>, conditions: &mut Vec<Expr>) -> Result<()> {
+    if let Some(near) = geo::parse_near_field(field)? {
+        conditions.push(near);
+        return Ok(());
+    }
+    for (name, value) in field.operators.iter() {
+        conditions.extend(parse_field_operator(name, value, field)?);
+    }
+    Ok(())
+}
+
+/// `field: value` without an operator: equality, or a match of a regular expression.
+fn implicit(path: Path, value: Value<'_>, context: Context<'_>) -> Result<Expr> {
+    let op = match value {
+        value if value.is_regex() => regex::compile(&value)?,
+        value => comparison::compare(Relation::Eq, value, context.collator)?,
+    };
+    Ok(Expr::Leaf(Leaf { path, op }))
+}
+
 /// Parses one operator of a field.
-pub(crate) fn parse_field_operator(
+fn parse_field_operator(
     name: &str,
     argument: Value<'_>,
     field: &Field<'_>,
@@ -112,7 +163,7 @@ pub(crate) fn parse_field_operator(
 }
 
 /// Parses one operator in the place of a field.
-pub(crate) fn parse_document_operator(
+fn parse_document_operator(
     name: &str,
     argument: Value<'_>,
     context: Context<'_>,

@@ -2,8 +2,8 @@
 
 use frond_bson::Value;
 
-use super::super::eval::State;
 use super::super::parse::Field;
+use super::super::state::State;
 use super::super::{Expr, Op};
 use crate::pattern::{Failure, Pattern};
 use frond_error::{Error, Result};

@@ -16,7 +16,7 @@ pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<
     if context.environment.is_none() {
         return Err(Error::bad_value("$text is not allowed in this context"));
     }
-    Ok(Some(Expr::Text(Text::Asked(TextQuery::parse(argument)?))))
+    Ok(Some(Expr::Text(Text::Unbound(TextQuery::parse(argument)?))))
 }
 
 /// Checks that `$text` occurs once, and not under a `$nor`.

@@ -3,9 +3,9 @@
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
 use super::{Allowed, Dependency, Needs, Otherwise, Rule, Schema, duplicate, lookup};
-use crate::matcher::eval::State;
 use crate::matcher::failure::Detail;
 use crate::matcher::operators::regex;
+use crate::matcher::state::State;
 
 impl Schema {
     /// The explanation for `$jsonSchema` as a whole. `matched` asks why a document passed that

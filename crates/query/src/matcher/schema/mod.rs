@@ -13,8 +13,8 @@ use std::cmp::Ordering;
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare};
 
-use super::eval::State;
 use super::operators::regex;
+use super::state::State;
 use super::{Comparison, Pattern, TypeSet};
 use crate::characters::code_points;
 use crate::number::Number;

@@ -83,18 +83,21 @@ fn copy(cx: &mut Context<'_>, path: &str) -> Result<DocBuf> {
     let settings = &cx.server.settings;
     let root = settings.backup_root.as_deref();
     let to = backup_directory::resolve(Path::new(path), &settings.db_path, root)?;
-    cx.server.upkeep.fsync_lock.check_unlocked("a backup")?;
+    cx.server
+        .maintenance
+        .fsync_lock
+        .check_unlocked("a backup")?;
     let source = cx.server.settings.db_path.display().to_string();
     let entry = cx
         .server
-        .upkeep
+        .maintenance
         .backups
         .begin_copy(source, path.to_owned())?;
     let progress = cx.limits.progress.insert(Arc::default()).clone();
     cx.connection.running.lock().progress = Some(progress);
-    let throttle = cx.server.upkeep.backups.throttle().clone();
+    let throttle = cx.server.maintenance.backups.throttle().clone();
     let backup = cx.store().backup_to(&to, throttle)?;
-    entry.show(backup.figures().clone());
+    entry.show(backup.progress().clone());
     backup.run(&cx.limits)?;
     Ok(DocBuf::new())
 }
@@ -121,7 +124,7 @@ impl Command for BackupThrottle {
         let args = cx.args();
         let limit = limit(&args.get("backupThrottle").unwrap_or(Value::Null))?;
         cx.server
-            .upkeep
+            .maintenance
             .backups
             .throttle()
             .store(limit, Ordering::Relaxed);
@@ -171,7 +174,7 @@ impl Command for BackupStatus {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let status = cx.server.upkeep.backups.copy_status();
+        let status = cx.server.maintenance.backups.copy_status();
         status.ok_or_else(|| Error::bad_value("no backup running"))
     }
 }

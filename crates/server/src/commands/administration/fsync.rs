@@ -45,7 +45,7 @@ impl Command for Fsync {
         let (server, store) = (cx.server, &cx.server.store);
         if args.flag("lock")?.unwrap_or(false) {
             let count = server
-                .upkeep
+                .maintenance
                 .fsync_lock
                 .lock(store, Duration::from_millis(timeout))?;
             return Ok(doc! {
@@ -56,7 +56,7 @@ impl Command for Fsync {
         }
         store.flush_log()?;
         // While it is locked, the last checkpoint has everything.
-        if server.upkeep.fsync_lock.count() == 0 {
+        if server.maintenance.fsync_lock.count() == 0 {
             store.checkpoint()?;
         }
         Ok(doc! {"numFiles": 1})
@@ -83,7 +83,7 @@ impl Command for FsyncUnlock {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let count = cx.server.upkeep.fsync_lock.unlock()?;
+        let count = cx.server.maintenance.fsync_lock.unlock()?;
         Ok(doc! {"info": "fsyncUnlock completed", "lockCount": count})
     }
 }
@@ -161,14 +161,14 @@ mod tests {
     async fn a_lock_that_cannot_be_had_times_out() {
         let mut server = TestServer::new();
         let shared = server.server.clone();
-        let write = shared.upkeep.fsync_lock.try_write().unwrap();
+        let write = shared.maintenance.fsync_lock.try_write().unwrap();
         let lock = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": 20};
         assert_eq!(server.code("admin", lock.clone()), 24);
         drop(write);
         server.run("admin", lock);
-        assert!(shared.upkeep.fsync_lock.try_write().is_none());
-        shared.upkeep.fsync_lock.release();
-        assert!(shared.upkeep.fsync_lock.try_write().is_some());
+        assert!(shared.maintenance.fsync_lock.try_write().is_none());
+        shared.maintenance.fsync_lock.release();
+        assert!(shared.maintenance.fsync_lock.try_write().is_some());
         let wrong = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": -1};
         assert_eq!(server.code("admin", wrong), 2);
     }

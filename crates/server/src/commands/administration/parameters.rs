@@ -7,7 +7,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::parameters::{by_name, readable};
 
 pub struct GetParameter;
@@ -278,9 +278,18 @@ mod tests {
             set(doc! {"query": {"verbosity": 3}, "command": {"verbosity": 1}}),
         );
         let log = &server.server.log;
-        assert!(log.wants(Component::Query, crate::log::Severity::Debug(3)));
-        assert!(!log.wants(Component::Command, crate::log::Severity::Debug(2)));
-        assert!(log.wants(Component::Network, crate::log::Severity::Debug(2)));
+        assert!(log.wants(
+            Component::Query,
+            crate::observability::log::Severity::Debug(3)
+        ));
+        assert!(!log.wants(
+            Component::Command,
+            crate::observability::log::Severity::Debug(2)
+        ));
+        assert!(log.wants(
+            Component::Network,
+            crate::observability::log::Severity::Debug(2)
+        ));
         let reply = server.run(
             "admin",
             doc! {"getParameter": 1, "logComponentVerbosity": 1},

@@ -5,7 +5,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::log::Component;
+use crate::observability::log::Component;
 use frond_runtime::Work;
 
 pub struct RotateCertificates;

@@ -4,7 +4,7 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::log::Component;
+use crate::observability::log::Component;
 
 pub struct Shutdown;
 

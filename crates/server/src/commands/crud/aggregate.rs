@@ -130,7 +130,7 @@ pub fn writes(pipeline: &Doc) -> bool {
 
 /// The resources that a pipeline needs besides the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum PipelineNeeds {
     Memory,
     Read,
     /// A collection that the last stage writes.
@@ -138,9 +138,9 @@ pub enum Reach {
 }
 
 /// The resources that a pipeline needs, by the names of its stages.
-pub fn reach(pipeline: &Doc) -> Reach {
+pub fn reach(pipeline: &Doc) -> PipelineNeeds {
     if writes(pipeline) {
-        return Reach::Written;
+        return PipelineNeeds::Written;
     }
     let mut stages = pipeline
         .values()
@@ -150,9 +150,9 @@ pub fn reach(pipeline: &Doc) -> Reach {
         .is_some_and(|(name, _)| SERVER_STAGES.contains(&name));
     let other_sources = ["$lookup", "$graphLookup", "$unionWith", "$facet"];
     if from_memory && !stages.any(|(name, _)| other_sources.contains(&name)) {
-        Reach::Memory
+        PipelineNeeds::Memory
     } else {
-        Reach::Read
+        PipelineNeeds::Read
     }
 }
 

@@ -52,10 +52,13 @@ pub fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
             format!("{STAGE} must be the only stage of its pipeline"),
         ));
     }
-    cx.server.upkeep.fsync_lock.check_unlocked("a backup")?;
+    cx.server
+        .maintenance
+        .fsync_lock
+        .check_unlocked("a backup")?;
     let options = BackupRequest::parse(options(request.pipeline).unwrap_or(Doc::empty()))?;
     let stream = cx.store().backup_stream(options)?;
-    cx.server.upkeep.backups.add(stream.figures());
+    cx.server.maintenance.backups.add(stream.progress());
     let source = Source::Backup(Box::new(BackupSource::new(stream)));
     let mut cursor = Cursor::new(name_of(cx, None), source);
     cursor.awaits = true;
@@ -96,7 +99,7 @@ mod tests {
             ["begin", "extents", "head", "log", "mark", "data", "end"]
         );
         assert_eq!(server.server.clients.cursors.counts().open, 0);
-        assert!(!server.server.upkeep.backups.is_open());
+        assert!(!server.server.maintenance.backups.is_open());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -105,12 +108,12 @@ mod tests {
         server.fill("c", 10);
         let reply = server.run("admin", stream(&doc! {"bytesPerSecond": 1i64}));
         let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
-        assert!(server.server.upkeep.backups.is_open());
+        assert!(server.server.maintenance.backups.is_open());
         server.run(
             "admin",
             doc! {"killCursors": "$cmd.aggregate", "cursors": [id]},
         );
-        assert!(!server.server.upkeep.backups.is_open());
+        assert!(!server.server.maintenance.backups.is_open());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::commands::support::write::{self, Batch, WriteOptions};
 use crate::context::Context;
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::reply::push_count;
 use crate::sessions::{Recorded, RetryableWrite};
 

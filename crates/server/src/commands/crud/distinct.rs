@@ -44,8 +44,8 @@ impl Command for Distinct {
         )?;
         let mut reply = DocBuf::new();
         reply.push("values", &values);
-        if let Some(moment) = &cx.moment {
-            reply.push("atClusterTime", moment.time);
+        if let Some(point_in_time) = &cx.point_in_time {
+            reply.push("atClusterTime", point_in_time.time);
         }
         Ok(reply)
     }

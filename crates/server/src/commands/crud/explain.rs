@@ -1,7 +1,9 @@
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::update::{ApplyContext, Update};
-use frond_store::{AggregateRequest, Durability, FindRequest, Purpose, Task, Verbosity, views};
+use frond_store::{
+    AggregateRequest, Durability, FindRequest, Namespace, Purpose, Task, Verbosity, views,
+};
 
 use super::explanation::{check_fields, explain_pipeline, explain_stages, finish};
 use super::{aggregate, count, delete, distinct, find, find_and_modify, map_reduce, update};
@@ -124,121 +126,159 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         };
         return explain_stages(cx, inner, &namespace, &request, verbosity);
     }
-    let run_for = |request: &FindRequest<'_>, purpose: &Purpose<'_>| {
-        let store = &cx.server.store;
-        let reply = store.explain(&namespace, request, purpose, verbosity, &cx.limits)?;
-        Ok::<_, Error>(reply)
-    };
-    let run = |request: &FindRequest<'_>| run_for(request, &Purpose::FIND);
-    let collator_of = |request: &FindRequest<'_>| {
-        let catalog = cx.server.store.catalog();
-        catalog.collator(&namespace, request.collation.as_ref())
+    let query = Query {
+        cx,
+        args: &args,
+        namespace: &namespace,
+        variables,
+        verbosity,
     };
     let mut reply = match proper {
-        "find" => run(&find::FindCommand::parse(&args, variables)?.request)?,
-        "count" => {
-            let count = count::parse(&args)?;
-            let request = FindRequest {
-                filter: count.filter,
-                skip: count.skip,
-                limit: count.limit,
-                hint: count.hint,
-                collation: count.collation,
-                ..FindRequest::default()
-            };
-            run_for(&request, &purpose(Task::Count, false))?
-        }
-        "distinct" => {
-            let key = args.str("key")?.ok_or_else(|| args.missing("key"))?;
-            let mut shown = doc! {key: 1};
-            if key != "_id" {
-                shown.push("_id", 0);
-            }
-            let request = FindRequest {
-                filter: args.doc_field("query")?,
-                projection: Some(&shown),
-                hint: find::hint(&args)?,
-                collation: args.collation()?,
-                ..FindRequest::default()
-            };
-            let purpose = Purpose {
-                distinct: Some(key),
-                ..Purpose::FIND
-            };
-            run_for(&request, &purpose)?
-        }
-        "findAndModify" => {
-            cx.server.store.catalog().check_writable(&namespace)?;
-            let request = find_and_modify::parse(&args, variables)?;
-            let found = FindRequest {
-                filter: request.filter,
-                sort: request.sort,
-                limit: Some(1),
-                hint: request.hint,
-                variables: request.variables,
-                collation: request.collation,
-                ..FindRequest::default()
-            };
-            match &request.update {
-                Some(update) if !request.remove => {
-                    let collator = collator_of(&found);
-                    let change =
-                        would_change(update, &request.array_filters, variables, &collator)?;
-                    let upsert = request.upsert;
-                    let purpose = Purpose {
-                        would_change: &change,
-                        ..purpose(Task::Update { upsert }, true)
-                    };
-                    run_for(&found, &purpose)?
-                }
-                _ => run_for(&found, &purpose(Task::Delete, true))?,
-            }
-        }
-        "update" => {
-            cx.server.store.catalog().check_writable(&namespace)?;
-            let statement = only_statement(&args, "updates")?;
-            let request = update::parse_statement(statement, variables)?;
-            let found = FindRequest {
-                filter: Some(request.filter),
-                sort: request.sort,
-                limit: (!request.multi).then_some(1),
-                hint: request.hint,
-                variables: request.variables,
-                collation: request.collation,
-                ..FindRequest::default()
-            };
-            let collator = collator_of(&found);
-            let change = would_change(
-                &request.update,
-                &request.array_filters,
-                variables,
-                &collator,
-            )?;
-            let upsert = request.upsert;
-            let purpose = Purpose {
-                would_change: &change,
-                ..purpose(Task::Update { upsert }, false)
-            };
-            run_for(&found, &purpose)?
-        }
-        "delete" => {
-            cx.server.store.catalog().check_writable(&namespace)?;
-            let statement = only_statement(&args, "deletes")?;
-            let request = delete::parse_statement(statement, variables)?;
-            let found = FindRequest {
-                filter: Some(request.filter),
-                limit: request.limit_one.then_some(1),
-                hint: request.hint,
-                variables: request.variables,
-                collation: request.collation,
-                ..FindRequest::default()
-            };
-            run_for(&found, &purpose(Task::Delete, false))?
-        }
+        "find" => query.find()?,
+        "count" => query.count()?,
+        "distinct" => query.distinct()?,
+        "findAndModify" => query.find_and_modify()?,
+        "update" => query.update()?,
+        "delete" => query.delete()?,
         _ => return Err(unknown(inner)),
     };
     finish(cx, inner, &mut reply);
     Ok(reply)
+}
+
+/// A command whose search for documents is explained.
+struct Query<'q> {
+    cx: &'q Context<'q>,
+    args: &'q Arguments<'q>,
+    namespace: &'q Namespace,
+    variables: Option<&'q Doc>,
+    verbosity: Verbosity,
+}
+
+impl Query<'_> {
+    fn run(&self, request: &FindRequest<'_>, purpose: &Purpose<'_>) -> Result<DocBuf> {
+        let (store, limits) = (&self.cx.server.store, &self.cx.limits);
+        Ok(store.explain(self.namespace, request, purpose, self.verbosity, limits)?)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        let catalog = self.cx.server.store.catalog();
+        Ok(catalog.check_writable(self.namespace)?)
+    }
+
+    /// As [`would_change`], with the collation of the search for the documents.
+    fn would_change(
+        &self,
+        update: &Value<'_>,
+        array_filters: &[&Doc],
+        found: &FindRequest<'_>,
+    ) -> Result<impl Fn(&Doc) -> bool + use<>> {
+        let catalog = self.cx.server.store.catalog();
+        let collator = catalog.collator(self.namespace, found.collation.as_ref());
+        would_change(update, array_filters, self.variables, &collator)
+    }
+
+    fn find(&self) -> Result<DocBuf> {
+        let command = find::FindCommand::parse(self.args, self.variables)?;
+        self.run(&command.request, &Purpose::FIND)
+    }
+
+    fn count(&self) -> Result<DocBuf> {
+        let count = count::parse(self.args)?;
+        let request = FindRequest {
+            filter: count.filter,
+            skip: count.skip,
+            limit: count.limit,
+            hint: count.hint,
+            collation: count.collation,
+            ..FindRequest::default()
+        };
+        self.run(&request, &purpose(Task::Count, false))
+    }
+
+    fn distinct(&self) -> Result<DocBuf> {
+        let args = self.args;
+        let key = args.str("key")?.ok_or_else(|| args.missing("key"))?;
+        let mut shown = doc! {key: 1};
+        if key != "_id" {
+            shown.push("_id", 0);
+        }
+        let request = FindRequest {
+            filter: args.doc_field("query")?,
+            projection: Some(&shown),
+            hint: find::hint(args)?,
+            collation: args.collation()?,
+            ..FindRequest::default()
+        };
+        let purpose = Purpose {
+            distinct: Some(key),
+            ..Purpose::FIND
+        };
+        self.run(&request, &purpose)
+    }
+
+    fn find_and_modify(&self) -> Result<DocBuf> {
+        self.check_writable()?;
+        let request = find_and_modify::parse(self.args, self.variables)?;
+        let found = FindRequest {
+            filter: request.filter,
+            sort: request.sort,
+            limit: Some(1),
+            hint: request.hint,
+            variables: request.variables,
+            collation: request.collation,
+            ..FindRequest::default()
+        };
+        match &request.update {
+            Some(update) if !request.remove => {
+                let change = self.would_change(update, &request.array_filters, &found)?;
+                let upsert = request.upsert;
+                let purpose = Purpose {
+                    would_change: &change,
+                    ..purpose(Task::Update { upsert }, true)
+                };
+                self.run(&found, &purpose)
+            }
+            _ => self.run(&found, &purpose(Task::Delete, true)),
+        }
+    }
+
+    fn update(&self) -> Result<DocBuf> {
+        self.check_writable()?;
+        let statement = only_statement(self.args, "updates")?;
+        let request = update::parse_statement(statement, self.variables)?;
+        let found = FindRequest {
+            filter: Some(request.filter),
+            sort: request.sort,
+            limit: (!request.multi).then_some(1),
+            hint: request.hint,
+            variables: request.variables,
+            collation: request.collation,
+            ..FindRequest::default()
+        };
+        let change = self.would_change(&request.update, &request.array_filters, &found)?;
+        let upsert = request.upsert;
+        let purpose = Purpose {
+            would_change: &change,
+            ..purpose(Task::Update { upsert }, false)
+        };
+        self.run(&found, &purpose)
+    }
+
+    fn delete(&self) -> Result<DocBuf> {
+        self.check_writable()?;
+        let statement = only_statement(self.args, "deletes")?;
+        let request = delete::parse_statement(statement, self.variables)?;
+        let found = FindRequest {
+            filter: Some(request.filter),
+            limit: request.limit_one.then_some(1),
+            hint: request.hint,
+            variables: request.variables,
+            collation: request.collation,
+            ..FindRequest::default()
+        };
+        self.run(&found, &purpose(Task::Delete, false))
+    }
 }
 
 /// A purpose that changes no document.

@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::Environment;
 use frond_query::aggregate::{Front, Pipeline};
-use frond_store::{AggregateRequest, FindRequest, Namespace, StageFigures, Verbosity};
+use frond_store::{AggregateRequest, FindRequest, Namespace, StageStats, Verbosity};
 
 use super::{aggregation, watch};
 use crate::arguments::{Arguments, declines};
@@ -108,7 +108,7 @@ pub fn explain_stages(
         } else {
             ("$cursor", stages_behind(request.pipeline, &front))
         };
-        let figures = if verbosity == Verbosity::QueryPlanner {
+        let stage_stats = if verbosity == Verbosity::QueryPlanner {
             Vec::new()
         } else {
             (cx.server.store).measure_stages(namespace, &request, &behind, &cx.limits)?
@@ -116,10 +116,10 @@ pub fn explain_stages(
         reply.push("explainVersion", "1");
         reply.push_array("stages", |list| {
             let mut room = EXPLAIN_BYTES_MAX.saturating_sub(plan.len_bytes());
-            let mut figures = figures.iter();
+            let mut stage_stats = stage_stats.iter();
             list.push_doc(|out| {
                 out.push(name, &plan);
-                push_figures(out, figures.next());
+                push_stats(out, stage_stats.next());
             });
             for stage in behind.iter().filter_map(Value::as_doc) {
                 list.push_doc(|out| {
@@ -131,7 +131,7 @@ pub fn explain_stages(
                         }
                         None => push_omitted(out, stage.first().map_or("", |(name, _)| name)),
                     }
-                    push_figures(out, figures.next());
+                    push_stats(out, stage_stats.next());
                 });
             }
         });
@@ -164,10 +164,10 @@ fn stages_behind<'p>(pipeline: &'p Doc, front: &Front) -> Vec<Value<'p>> {
 }
 
 /// Adds the statistics of a stage, if it was run.
-fn push_figures(out: &mut DocBuf, figures: Option<&StageFigures>) {
-    if let Some(figures) = figures {
-        push_count(out, "nReturned", figures.returned);
-        let millis = u64::try_from(figures.time.as_millis()).unwrap_or(u64::MAX);
+fn push_stats(out: &mut DocBuf, stage_stats: Option<&StageStats>) {
+    if let Some(stage_stats) = stage_stats {
+        push_count(out, "nReturned", stage_stats.returned);
+        let millis = u64::try_from(stage_stats.time.as_millis()).unwrap_or(u64::MAX);
         push_count(out, "executionTimeMillisEstimate", millis);
     }
 }

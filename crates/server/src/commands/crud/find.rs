@@ -150,8 +150,8 @@ impl<'a> FindCommand<'a> {
                 cx.count_returned(batch.len());
                 Ok(is_done)
             })?;
-            if let Some(moment) = &cx.moment {
-                cursor.push("atClusterTime", moment.time);
+            if let Some(point_in_time) = &cx.point_in_time {
+                cursor.push("atClusterTime", point_in_time.time);
             }
             cursor.push("id", 0i64);
             cursor.push("ns", namespace.as_str());

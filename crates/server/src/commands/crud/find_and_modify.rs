@@ -8,7 +8,7 @@ use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::commands::support::write::{self, bypass_validation, keep_empty_timestamps};
 use crate::context::Context;
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::sessions::Recorded;
 use crate::statements::Statements;
 

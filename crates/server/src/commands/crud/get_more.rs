@@ -11,7 +11,7 @@ use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::fail_points::SwitchName;
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::outcome::{AWAIT_DEFAULT, Outcome, Pause, Tail, Wait};
 use crate::reply::CursorBatch;
 use crate::reply_quota::ReplyQuota;
@@ -289,7 +289,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         }
         Err(failure) => {
             if cx.operation.reads_change_stream {
-                cx.server.upkeep.oplog.note_failure(&failure);
+                cx.server.maintenance.oplog.note_failure(&failure);
             }
             return Err(failure.context("Executor error during getMore"));
         }
@@ -304,7 +304,10 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
     cx.operation.originating = Some(cursor.originating.clone());
     cx.operation.query_shape = cursor.query_shape;
     if cursor.splits_events {
-        cx.server.upkeep.oplog.count_split_events(batch.as_doc());
+        cx.server
+            .maintenance
+            .oplog
+            .count_split_events(batch.as_doc());
     }
     let mut next = Next {
         namespace: cursor.namespace.clone(),

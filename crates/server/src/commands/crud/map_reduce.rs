@@ -15,7 +15,7 @@ use crate::commands::spec::{Command, Spec};
 use crate::commands::support::write::bypass_validation;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::reply_quota::ReplyQuota;
 use frond_runtime::Work;
 

@@ -9,7 +9,7 @@ use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::commands::support::write::{self, Batch, WriteOptions};
 use crate::context::{Context, unsupported_option};
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::reply::push_count;
 use crate::sessions::{Recorded, RetryableWrite, Updated};
 

@@ -48,7 +48,7 @@ pub fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
     let options = stages.next();
     let options = options.as_ref().and_then(|(_, options)| options.as_doc());
     if options.and_then(|options| options.get_bool("showExpandedEvents")) == Some(true) {
-        cx.server.upkeep.oplog.expanded_streams.add(1);
+        cx.server.maintenance.oplog.expanded_streams.add(1);
     }
     let mut cursor = Cursor::new(
         name_of(cx, namespace.as_ref()),

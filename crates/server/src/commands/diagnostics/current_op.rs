@@ -10,12 +10,12 @@ use frond_query::matcher::Filter;
 
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Caller, Needs, Requested, UserName};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
 use crate::fail_points::SwitchName;
-use crate::log;
+use crate::host::clock::now_ms;
+use crate::observability::log;
 use crate::sessions::Open;
 use crate::state::Server;
 use crate::transactions::read_concern;
@@ -94,7 +94,7 @@ impl Command for CurrentOp {
                 }
             }
         });
-        if cx.server.upkeep.fsync_lock.count() > 0 {
+        if cx.server.maintenance.fsync_lock.count() > 0 {
             reply.push("fsyncLock", true);
             let info = "use db.fsyncUnlock() to terminate the fsync write/snapshot lock";
             reply.push("info", info);

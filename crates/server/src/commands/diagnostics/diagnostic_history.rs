@@ -5,9 +5,9 @@ use frond_error::{Error, Result};
 use frond_telemetry::history::{Kind, Sample};
 
 use crate::authorization::{Action, Needs, Requested};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use crate::host::clock::now_ms;
 use frond_runtime::{AdmissionClass, Work};
 
 /// The default number of samples in a reply.
@@ -64,7 +64,7 @@ impl Command for GetDiagnosticHistory {
         });
         for (name, kind) in [("counters", Kind::Counter), ("gauges", Kind::Gauge)] {
             reply.push_doc(name, |group| {
-                let all = history.figures().iter().enumerate();
+                let all = history.metrics().iter().enumerate();
                 for (at, figure) in all.filter(|(_, figure)| figure.kind == kind) {
                     group.push_array(figure.name, |values| {
                         for sample in &samples {
@@ -98,7 +98,7 @@ mod tests {
     use frond_bson::doc;
 
     use super::*;
-    use crate::figures::sample;
+    use crate::observability::metric_samples::sample;
     use crate::testing::TestServer;
 
     #[tokio::test(flavor = "multi_thread")]

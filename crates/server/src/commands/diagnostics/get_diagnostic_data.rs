@@ -5,9 +5,9 @@ use frond_error::Result;
 
 use super::server_status;
 use crate::authorization::{Action, Needs, Place, Requested};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use crate::host::clock::now_ms;
 use frond_runtime::Work;
 
 pub struct GetDiagnosticData;

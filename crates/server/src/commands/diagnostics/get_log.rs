@@ -69,7 +69,7 @@ mod tests {
 
     use crate::testing::TestServer;
 
-    use crate::log::Component;
+    use crate::observability::log::Component;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn logs_have_names() {

@@ -10,11 +10,11 @@ use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 use crate::arguments::{Arguments, whole};
 use crate::authentication::{log_in_by_certificate, sasl_start, supported_mechanisms};
 use crate::authorization::{Needs, Requested};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
+use crate::host::clock::now_ms;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::outcome::{Outcome, TopologyWait, Wait};
 use crate::state::Server;
 

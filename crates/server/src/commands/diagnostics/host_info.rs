@@ -4,10 +4,10 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use crate::authorization::{Action, Needs, Requested};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::memory::{machine_bytes, usable_bytes};
+use crate::host::clock::now_ms;
+use crate::host::memory::{machine_bytes, usable_bytes};
 
 pub struct HostInfo;
 

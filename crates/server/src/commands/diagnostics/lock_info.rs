@@ -43,7 +43,7 @@ impl Command for LockInfo {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let (mut granted, mut pending) = (Vec::new(), Vec::new());
-        if cx.server.upkeep.fsync_lock.count() > 0 {
+        if cx.server.maintenance.fsync_lock.count() > 0 {
             granted.push(request("S", &doc! {"desc": "fsyncLockWorker"}));
         }
         for connection in cx.server.clients.connections.list() {

@@ -7,8 +7,8 @@ use frond_error::{Error, Result};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::log::Component;
-use crate::profiler::{ProfileFilter, ProfileLevel};
+use crate::observability::log::Component;
+use crate::observability::profiler::{ProfileFilter, ProfileLevel};
 use frond_runtime::{AdmissionClass, Work};
 
 pub struct Profile;
@@ -339,10 +339,10 @@ mod tests {
             server.run("test", command.clone());
             let now = entries(&mut server);
             assert_eq!(now.len(), seen + expected.len(), "{command:?}");
-            for (entry, (op, plan, figures)) in now[seen..].iter().zip(&expected) {
+            for (entry, (op, plan, expected_stats)) in now[seen..].iter().zip(&expected) {
                 assert_eq!(entry.get_str("op"), Some(*op), "{entry:?}");
                 assert_eq!(entry.get_str("planSummary"), *plan, "{entry:?}");
-                for (name, figure) in figures.iter() {
+                for (name, figure) in expected_stats.iter() {
                     assert_eq!(entry.get(name), Some(figure), "{name} of {entry:?}");
                 }
                 for name in [

@@ -9,11 +9,11 @@ use frond_javascript::JavaScript;
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
 use crate::authorization::{Action, Needs, Requested};
-use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::memory::process_memory;
-use crate::metrics::{Class, Op};
+use crate::host::clock::now_ms;
+use crate::host::memory::process_memory;
+use crate::observability::metrics::{Class, Op};
 use crate::outcome::TOPOLOGY_WAIT;
 use crate::state::Server;
 use frond_runtime::Work;
@@ -84,7 +84,10 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
         reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
     }
     if let Some((stats, instance)) = server.store.tikv_stats().filter(|_| is_on("tikv")) {
-        reply.push("tikv", &crate::tikv_stats::to_doc(&stats, instance));
+        reply.push(
+            "tikv",
+            &crate::observability::tikv_stats::to_doc(&stats, instance),
+        );
     }
     for (name, section) in SECTIONS {
         if is_on(name) {
@@ -236,7 +239,7 @@ fn metrics(server: &Server) -> DocBuf {
         "authorization",
         &doc! {"refused": counters.unauthorized.get()},
     );
-    out.push("changeStreams", &server.upkeep.oplog.change_streams());
+    out.push("changeStreams", &server.maintenance.oplog.change_streams());
     out.push(
         "cursor",
         &doc! {
@@ -319,7 +322,7 @@ fn metrics(server: &Server) -> DocBuf {
     );
     // Documents never move when they grow.
     out.push("record", &doc! {"moves": 0i64});
-    out.push("ttl", &server.upkeep.ttl.to_doc());
+    out.push("ttl", &server.maintenance.ttl.to_doc());
     out
 }
 
@@ -336,12 +339,12 @@ fn network(server: &Server) -> DocBuf {
 
 fn pre_images(server: &Server) -> DocBuf {
     let expiry = server.set.cluster_parameters.pre_image_expiry();
-    server.upkeep.oplog.pre_images(expiry)
+    server.maintenance.oplog.pre_images(expiry)
 }
 
 fn oplog_truncation(server: &Server) -> DocBuf {
     server
-        .upkeep
+        .maintenance
         .oplog
         .truncation(server.store.oplog().settings())
 }
@@ -378,13 +381,16 @@ fn storage_engine(server: &Server) -> DocBuf {
         "supportsCommittedReads": true,
         "persistent": true,
         "readOnly": false,
-        "backupCursorOpen": server.upkeep.backups.is_open(),
+        "backupCursorOpen": server.maintenance.backups.is_open(),
     }
 }
 
 fn engine(server: &Server) -> DocBuf {
-    let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
-    section.push("memory", &crate::engine_stats::memory_to_doc(&server.store));
+    let mut section = crate::observability::engine_stats::to_doc(&server.store.engine_stats());
+    section.push(
+        "memory",
+        &crate::observability::engine_stats::memory_to_doc(&server.store),
+    );
     if let Some(standby) = &server.set.standby
         && server.store.is_following()
     {
@@ -393,10 +399,10 @@ fn engine(server: &Server) -> DocBuf {
     if let Some(engine) = &server.execution.javascript {
         section.push("javascript", &javascript(engine));
     }
-    section.push("backup", &server.upkeep.backups.to_doc());
+    section.push("backup", &server.maintenance.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {
-            list.push(&crate::engine_stats::damage_to_doc(&block));
+            list.push(&crate::observability::engine_stats::damage_to_doc(&block));
         }
     });
     section

@@ -18,7 +18,7 @@ use crate::commands::crud::{delete, insert};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::write::bypass_validation;
 use crate::context::Context;
-use crate::log::Component;
+use crate::observability::log::Component;
 
 /// The deepest nesting of `applyOps` entries.
 const DEPTH_MAX: usize = 10;

@@ -9,7 +9,7 @@ use super::repl_set_config::replica_set;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::log::Component;
+use crate::observability::log::Component;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
@@ -84,7 +84,7 @@ fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
          begins with an empty data directory",
         &reply,
     );
-    server.upkeep.ttl.wake();
+    server.maintenance.ttl.wake();
     Ok(reply)
 }
 

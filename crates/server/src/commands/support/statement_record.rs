@@ -6,11 +6,11 @@ use frond_bson::Doc;
 use frond_error::Result;
 use frond_store::watch_part;
 
-use crate::clock::now_ms;
 use crate::connection::without_secrets;
 use crate::context::Context;
-use crate::cpu;
-use crate::op_record::{Changed, OpRecord, Waited};
+use crate::host::clock::now_ms;
+use crate::host::cpu;
+use crate::observability::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
 use frond_runtime::AdmissionClass;
 
@@ -61,7 +61,7 @@ pub fn profiled<T: Outcome>(
     let (server, profiler) = (cx.server, &cx.server.records.profiler);
     let began = Instant::now();
     let cpu_at_begin = cpu::at_begin(began, cx.operation.profile_level());
-    let (outcome, figures) = watch_part(run);
+    let (outcome, op_stats) = watch_part(run);
     let took = began.elapsed();
     let level = profiler.level(cx.db);
     let is_slow = took >= server.slow_operation();
@@ -97,7 +97,7 @@ pub fn profiled<T: Outcome>(
         originating: None,
         cursor: None,
         exhausted: false,
-        figures,
+        op_stats,
         returns: false,
         changed: outcome.as_ref().map(T::changed).unwrap_or_default(),
         reply_bytes: 0,

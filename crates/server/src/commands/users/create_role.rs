@@ -24,8 +24,8 @@ impl Command for CreateRole {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        let granted = fields::needs_for_parts_of_role(request)?;
-        Ok(Needs::on_database(request, Action::CreateRole).and(granted))
+        let reserved = fields::needs_for_parts_of_role(request)?;
+        Ok(Needs::on_database(request, Action::CreateRole).and(reserved))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -7,7 +7,7 @@ use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
 use crate::commands::support::password;
 use crate::context::Context;
-use crate::random::uuid;
+use crate::host::random::uuid;
 
 pub struct CreateUser;
 

@@ -13,7 +13,7 @@ use crate::authorization::{Action, ActionSet, Needs, Place as On, Requested, spl
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::CHANGES;
 use crate::context::Context;
-use crate::log::{Component, Severity};
+use crate::observability::log::{Component, Severity};
 
 /// The fields that name such collections, and what is in them.
 const SOURCES: [(&str, &Place); 2] = [

@@ -24,8 +24,8 @@ impl Command for UpdateRole {
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
         // The roles and privileges that the update revokes are unknown here, so the privilege to revoke any is needed.
-        let granted = fields::needs_for_parts_of_role(request)?;
-        Ok(Needs::on(Place::AnyNormal, Action::RevokeRole).and(granted))
+        let reserved = fields::needs_for_parts_of_role(request)?;
+        Ok(Needs::on(Place::AnyNormal, Action::RevokeRole).and(reserved))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

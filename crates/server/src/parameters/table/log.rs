@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::arguments::whole;
-use crate::log::{Component, Log};
+use crate::observability::log::{Component, Log};
 use crate::parameters::kind::Kind;
 use crate::parameters::parameter::Parameter;
 use crate::parameters::runtime::{Setter, number, owned};

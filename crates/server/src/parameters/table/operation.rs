@@ -45,10 +45,10 @@ pub static OPERATION: &[Parameter] = &[
             v.integer()
                 .map(|secs| s.pre_image_period = Duration::from_secs(secs))
         }),
-        get: Some(|server| saturated(server.upkeep.oplog.pre_image_period().as_secs())),
+        get: Some(|server| saturated(server.maintenance.oplog.pre_image_period().as_secs())),
         set: Some(Setter::Integer(|server, secs| {
             let secs = secs.unsigned_abs();
-            server.upkeep.oplog.set_pre_image_period_secs(secs);
+            server.maintenance.oplog.set_pre_image_period_secs(secs);
         })),
         ..Parameter::EMPTY
     },
@@ -141,9 +141,9 @@ pub static OPERATION: &[Parameter] = &[
         default: "true",
         doc: "Delete documents that expire by a TTL index (default {default})",
         apply: Some(|s, v| v.switch().map(|on| s.ttl_monitor = on)),
-        get: Some(|server| owned(server.upkeep.ttl.is_enabled())),
+        get: Some(|server| owned(server.maintenance.ttl.is_enabled())),
         set: Some(Setter::Value(|server, value| {
-            server.upkeep.ttl.enable(value.truthy());
+            server.maintenance.ttl.enable(value.truthy());
             Ok(())
         })),
         ..Parameter::EMPTY
@@ -157,9 +157,9 @@ pub static OPERATION: &[Parameter] = &[
             v.integer()
                 .map(|secs| s.ttl_monitor_sleep = Duration::from_secs(secs))
         }),
-        get: Some(|server| saturated(server.upkeep.ttl.sleep_secs())),
+        get: Some(|server| saturated(server.maintenance.ttl.sleep_secs())),
         set: Some(Setter::Integer(|server, secs| {
-            server.upkeep.ttl.set_sleep_secs(secs.unsigned_abs())
+            server.maintenance.ttl.set_sleep_secs(secs.unsigned_abs())
         })),
         ..Parameter::EMPTY
     },
@@ -191,10 +191,10 @@ pub static OPERATION: &[Parameter] = &[
         doc: "Seconds after which a checkpoint is written at the latest if there were commits; 0 leaves it to the engine, which \
            writes one when memory is flushed and when it is idle (default {default})",
         apply: Some(|s, v| v.integer().map(|secs| s.checkpoint_secs = secs)),
-        get: Some(|server| owned(server.upkeep.checkpoint_secs.load(Relaxed) as f64)),
+        get: Some(|server| owned(server.maintenance.checkpoint_secs.load(Relaxed) as f64)),
         set: Some(Setter::Integer(|server, secs| {
             let secs = secs.unsigned_abs();
-            server.upkeep.checkpoint_secs.store(secs, Relaxed);
+            server.maintenance.checkpoint_secs.store(secs, Relaxed);
         })),
         ..Parameter::EMPTY
     },

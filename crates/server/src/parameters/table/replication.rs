@@ -7,7 +7,7 @@ use frond_error::Error;
 use crate::parameters::kind::Kind;
 use crate::parameters::parameter::{Need, Parameter};
 use crate::parameters::runtime::{Setter, saturated};
-use crate::replication::Moments;
+use crate::replication::ReadTimestamps;
 use crate::settings::OplogMode;
 
 pub static REPLICATION: &[Parameter] = &[
@@ -120,7 +120,9 @@ pub static REPLICATION: &[Parameter] = &[
         doc: "Seconds for which a member of a replica set keeps snapshots that reads at a past time can name",
         get: Some(|server| {
             let set = server.set.replication.as_ref();
-            let window = set.map_or(Moments::default().window(), |set| set.moments.window());
+            let window = set.map_or(ReadTimestamps::default().window(), |set| {
+                set.read_timestamps.window()
+            });
             saturated(window.as_secs())
         }),
         set: Some(Setter::TryInteger(|server, secs| {
@@ -129,7 +131,7 @@ pub static REPLICATION: &[Parameter] = &[
                     "minSnapshotHistoryWindowInSeconds has no effect on a standalone server",
                 )
             })?;
-            set.moments.set_window_seconds(secs.unsigned_abs());
+            set.read_timestamps.set_window_seconds(secs.unsigned_abs());
             Ok(())
         })),
         ..Parameter::EMPTY

@@ -91,7 +91,7 @@ impl Legacy<'_, '_> {
         let mut permits = Permits::default();
         let room = ReplyQuota::new(server, &limits, &mut permits);
         let batch = cursor.batch(options.size, &mut room.last())?;
-        self.handled.grant = permits.reply;
+        self.handled.permit = permits.reply;
         let id = if options.single || cursor.ended() {
             0
         } else {

@@ -106,7 +106,7 @@ impl Legacy<'_, '_> {
         self.handled.wait = self.handled.wait.max(answer.wait);
         self.handled.close |= answer.close;
         self.handled.has_secrets |= answer.has_secrets;
-        self.handled.grant = answer.grant;
+        self.handled.permit = answer.permit;
         Ok(answer.reply)
     }
 

@@ -5,7 +5,7 @@
 use frond_bson::{DocBuf, doc};
 
 use crate::commands::{COMMANDS, requires_login};
-use crate::metrics::Op;
+use crate::observability::metrics::Op;
 use crate::testing::TestServer;
 
 const UNAUTHORIZED: i32 = 13;

@@ -8,11 +8,11 @@ use frond_error::{Error, Result};
 use frond_query::hash64;
 use frond_query::paths::Path;
 
-use super::{
-    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path, ordinary_field,
-};
+use super::{Kind, Parsed, Request, check_path, ordinary_field};
+use crate::index::field::{Holds, IndexField};
 use crate::index::route::Route;
-use crate::index::spec::{IndexField, IndexSpec};
+use crate::index::slots::{Part, Slots};
+use crate::index::spec::{IndexMethod, IndexSpec, PlanRequest};
 use crate::intervals::{Interval, Intervals};
 
 /// The line in [`super::KINDS`].

@@ -16,7 +16,7 @@
 //!    one for each part of the field. An entry is made for every combination of the alternatives of all computed
 //!    fields with the values of the ordinary ones. A field without alternatives leaves the document out of the
 //!    index; that is how a kind is sparse by nature. A value that stands for a missing field is pushed with
-//!    [`Slots::push_missing`]; an index with the option `sparse` leaves a document out if all its fields are missing.
+//!    [`Slots::push_missing`](super::slots::Slots::push_missing); an index with the option `sparse` leaves a document out if all its fields are missing.
 //! 3. **Changes.** [`IndexMethod::is_affected`] says whether an update of certain paths can change the parts.
 //! 4. **Plans.** [`IndexMethod::routes`] says how the index can find the documents of a query: bounds for each part,
 //!    and what they guarantee. A route must find every document that matches, if the document is in the index at
@@ -27,28 +27,21 @@
 
 mod geo;
 mod hashed;
+pub mod near;
 mod ordered;
 mod plane;
 mod sphere;
 pub(crate) mod text;
 mod wildcard;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{ErrorCode, Result};
-use frond_query::geo::Near;
-use frond_query::matcher::Expr;
-use frond_query::paths::{MultikeyPaths, Path};
-use frond_query::text::TextSpec;
 
-use super::Index;
-use super::spec::{IndexField, IndexSpec};
-use crate::index::route::Route;
-use crate::intervals::conditions::Conditions;
+use super::field::IndexField;
+use super::spec::IndexMethod;
 
-pub use geo::{GeoCells, GeoField};
 pub(crate) use ordered::{check_path, field as ordinary_field};
 
 /// A kind of index.
@@ -92,191 +85,6 @@ pub struct Parsed {
     pub options: DocBuf,
     /// Computes the other fields and finds them again; `None` for an ordered index.
     pub method: Option<Arc<dyn IndexMethod>>,
-}
-
-/// The content of a part of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// The value at the path.
-    Value,
-    /// A part of the computed field with this number, counted from 0.
-    Computed(usize),
-}
-
-/// One value of an alternative.
-#[derive(Clone, Debug)]
-pub enum Part<'a> {
-    /// A value of the document, or a constant.
-    Value(Value<'a>),
-    /// A string that the kind made.
-    Text(String),
-}
-
-impl Part<'_> {
-    pub fn as_value(&self) -> Value<'_> {
-        match self {
-            Part::Value(value) => *value,
-            Part::Text(text) => Value::String(text),
-        }
-    }
-}
-
-impl<'a> From<Value<'a>> for Part<'a> {
-    fn from(value: Value<'a>) -> Part<'a> {
-        Part::Value(value)
-    }
-}
-
-/// The alternatives of the computed fields of one document.
-#[derive(Debug, Default)]
-pub struct Slots<'a> {
-    slots: Vec<Slot<'a>>,
-    multikey: MultikeyPaths,
-}
-
-#[derive(Debug)]
-struct Slot<'a> {
-    /// Parts of one alternative.
-    width: usize,
-    /// The alternatives, one after the other.
-    parts: Vec<Part<'a>>,
-    /// Whether the document lacks the field.
-    missing: bool,
-}
-
-impl<'a> Slots<'a> {
-    /// No alternatives yet, for an index with these parts.
-    pub(super) fn for_fields(fields: &[IndexField]) -> Slots<'a> {
-        let mut slots: Vec<Slot<'a>> = Vec::new();
-        for field in fields {
-            if let Holds::Computed(number) = field.holds {
-                slots.resize_with(slots.len().max(number + 1), || Slot {
-                    width: 0,
-                    parts: Vec::new(),
-                    missing: true,
-                });
-                slots[number].width += 1;
-            }
-        }
-        Slots {
-            slots,
-            multikey: MultikeyPaths::default(),
-        }
-    }
-
-    /// Adds an alternative of a computed field, with a value for each of its parts.
-    pub fn push(&mut self, slot: usize, parts: impl IntoIterator<Item = Part<'a>>) {
-        self.add(slot, parts);
-        if let Some(slot) = self.slots.get_mut(slot) {
-            slot.missing = false;
-        }
-    }
-
-    /// Adds an alternative that stands for a field that the document lacks.
-    pub fn push_missing(&mut self, slot: usize, parts: impl IntoIterator<Item = Part<'a>>) {
-        self.add(slot, parts);
-    }
-
-    fn add(&mut self, slot: usize, parts: impl IntoIterator<Item = Part<'a>>) {
-        let Some(slot) = self.slots.get_mut(slot) else {
-            return;
-        };
-        slot.parts.extend(parts);
-        debug_assert_eq!(slot.parts.len() % slot.width, 0, "whole alternatives");
-    }
-
-    /// Marks the part with this number as one for which the document has, or may have, several entries.
-    pub fn set_multikey(&mut self, part: usize) {
-        self.multikey.insert_all(part);
-    }
-
-    pub(super) fn multikey(&self) -> &MultikeyPaths {
-        &self.multikey
-    }
-
-    pub(super) fn all_missing(&self) -> bool {
-        self.slots.iter().all(|slot| slot.missing)
-    }
-
-    /// The number of combinations.
-    pub(super) fn combinations(&self) -> usize {
-        let count = |slot: &Slot<'_>| slot.parts.len() / slot.width.max(1);
-        self.slots
-            .iter()
-            .map(count)
-            .fold(1, |all, one| all.saturating_mul(one))
-    }
-
-    /// The parts of a computed field in one of the combinations.
-    pub(super) fn alternative(&self, slot: usize, combination: usize) -> &[Part<'a>] {
-        let mut rest = combination;
-        for (number, slot_here) in self.slots.iter().enumerate() {
-            let width = slot_here.width.max(1);
-            let count = (slot_here.parts.len() / width).max(1);
-            if number == slot {
-                let start = rest % count * width;
-                return slot_here
-                    .parts
-                    .get(start..start + width)
-                    .unwrap_or_default();
-            }
-            rest /= count;
-        }
-        &[]
-    }
-}
-
-/// A query, for which an index method has to find routes.
-pub struct PlanRequest<'a> {
-    /// The filter of the query.
-    pub filter: &'a Expr,
-    /// The conditions of its filter that all documents must meet. A branch of an `$or` comes with those of
-    /// the whole filter, too.
-    pub conditions: &'a Conditions,
-    pub index: &'a Arc<Index>,
-    /// The components of the parts that have several values in some document.
-    pub multikey: &'a MultikeyPaths,
-    /// Whether the query has a hint of this index.
-    pub hinted: bool,
-}
-
-/// The behaviour of one index of a kind other than the ordered one: PostgreSQL calls it an access method.
-pub trait IndexMethod: Debug + Send + Sync {
-    /// Its line in [`KINDS`].
-    fn kind(&self) -> &'static str;
-
-    /// Refuses options that the kind cannot have.
-    ///
-    /// # Errors
-    /// `CannotCreateIndex` (67) and others.
-    fn check(&self, spec: &IndexSpec) -> Result<()> {
-        let _ = spec;
-        Ok(())
-    }
-
-    /// Fills in the alternatives of the computed fields of `doc`.
-    ///
-    /// # Errors
-    /// Errors in the document.
-    fn parts<'a>(&self, doc: &'a Doc, out: &mut Slots<'a>) -> Result<()>;
-
-    /// Whether a change at the paths that `touches` accepts can change the parts of the computed fields.
-    /// `touches` takes a path and tells whether a value there, or above, or below, may differ.
-    fn is_affected(&self, touches: &dyn Fn(&str) -> bool) -> bool;
-
-    /// The routes by which the index can find the documents of a query.
-    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route>;
-
-    /// The part that finds geometries at `path` near a point. `None` if there is none.
-    fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {
-        let _ = (path, near);
-        None
-    }
-
-    /// The fields that a text index covers; other kinds answer no `$text`.
-    fn text(&self) -> Option<&Arc<TextSpec>> {
-        None
-    }
 }
 
 /// The kind of a key pattern: that of its first string or wildcard.
@@ -337,54 +145,10 @@ pub(crate) fn refuse(message: impl Into<String>) -> frond_error::Error {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use frond_bson::{doc, key};
-
-    fn field(holds: Holds) -> IndexField {
-        IndexField {
-            path: "x".to_owned(),
-            direction: key::Direction::Ascending,
-            holds,
-        }
-    }
+    use frond_bson::doc;
 
     #[test]
-    fn every_combination_of_alternatives_comes_once() {
-        let fields = [
-            Holds::Computed(0),
-            Holds::Value,
-            Holds::Computed(1),
-            Holds::Computed(1),
-        ]
-        .map(field);
-        let mut slots = Slots::for_fields(&fields);
-        assert!(slots.all_missing());
-        assert_eq!(slots.combinations(), 0);
-        let number = |number: i32| Part::Value(Value::Int32(number));
-        for one in [1, 2, 3] {
-            slots.push(0, [number(one)]);
-        }
-        for two in [10, 20] {
-            slots.push_missing(1, [number(two), number(two + 1)]);
-        }
-        assert!(!slots.all_missing());
-        assert_eq!(slots.combinations(), 6);
-        let mut seen: Vec<Vec<i64>> = (0..6)
-            .map(|combination| {
-                let parts = [0, 1].map(|slot| slots.alternative(slot, combination));
-                parts
-                    .concat()
-                    .iter()
-                    .map(|part| part.as_value().as_i64_lossless().unwrap())
-                    .collect()
-            })
-            .collect();
-        seen.sort();
-        let expected = [1, 2, 3].map(|one| [10, 20].map(|two| vec![one, two, two + 1]));
-        assert_eq!(seen, expected.concat());
-    }
-
-    #[test]
-    fn kinds_are_told_by_the_key_pattern() {
+    fn the_key_pattern_decides_the_kind() {
         for (key, kind) in [
             (doc! {"a": 1, "b": -1}, "ordered"),
             (doc! {"a": 1, "b": "hashed"}, "hashed"),

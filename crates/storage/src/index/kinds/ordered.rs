@@ -3,8 +3,8 @@
 use frond_bson::{DocBuf, Value, key};
 use frond_error::Result;
 
-use super::{Holds, Kind, Parsed, Request, refuse};
-use crate::index::spec::IndexField;
+use super::{Kind, Parsed, Request, refuse};
+use crate::index::field::{Holds, IndexField};
 
 /// The line in [`super::KINDS`].
 pub(super) const KIND: Kind = Kind {

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, key};
 use frond_error::{Error, ErrorCode, Result};
-use frond_query::geo::grid::{Grid, query_spans, ring_spans};
+use frond_query::geo::grid::{Grid, query_spans};
 use frond_query::geo::{Near, flat_keys};
 use frond_query::paths::Path;
 
-use super::geo::{GeoCells, GeoField, conditions_on, number_option, route, span, values_at};
-use super::{
-    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path, ordinary_field,
-};
+use super::geo::{conditions_on, number_option, route, values_at};
+use super::near::{GeoCells, GeoField, plane_intervals, signed};
+use super::{Kind, Parsed, Request, check_path, ordinary_field};
+use crate::index::field::{Holds, IndexField};
 use crate::index::route::Route;
-use crate::index::spec::IndexField;
-use crate::intervals::Intervals;
+use crate::index::slots::{Part, Slots};
+use crate::index::spec::{IndexMethod, PlanRequest};
 
 const OPTIONS: &[&str] = &["bits", "min", "max"];
 
@@ -99,20 +99,6 @@ struct Plane {
     grid: Grid,
 }
 
-/// A cell of the grid as a signed number of the same order.
-fn signed(place: u64) -> i64 {
-    place.cast_signed() ^ i64::MIN
-}
-
-fn intervals(spans: &[(u64, u64)]) -> Intervals {
-    let spans = spans.iter();
-    Intervals::union_of(
-        spans
-            .map(|(low, high)| span(signed(*low), signed(*high)))
-            .collect(),
-    )
-}
-
 impl IndexMethod for Plane {
     fn kind(&self) -> &'static str {
         KIND.name
@@ -141,7 +127,7 @@ impl IndexMethod for Plane {
     fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route> {
         let mut queries = conditions_on(request.filter, &self.path);
         let spans = queries.find_map(|query| query_spans(query, &self.grid));
-        let fields = spans.map(|spans| (0, intervals(&spans)));
+        let fields = spans.map(|spans| (0, plane_intervals(&spans)));
         route(request, fields.into_iter().collect())
     }
 
@@ -151,11 +137,6 @@ impl IndexMethod for Plane {
             cells: GeoCells::Plane(self.grid),
         })
     }
-}
-
-/// The cells between two distances from a point.
-pub(super) fn ring(near: &Near, from: f64, to: f64, grid: &Grid) -> Intervals {
-    intervals(&ring_spans(near, from, to, grid))
 }
 
 #[cfg(test)]

@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, key};
 use frond_error::{Error, Result};
-use frond_query::geo::cells::{LEVEL_MAX, Levels, query_spans, ring_spans};
+use frond_query::geo::cells::{LEVEL_MAX, Levels, query_spans};
 use frond_query::geo::{Near, cannot_extract, is_nothing, sphere_keys};
 use frond_query::paths::Path;
 
-use super::geo::{GeoCells, GeoField, conditions_on, number_option, route, span, values_at};
-use super::{
-    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path,
-    ordinary_field, refuse,
-};
+use super::geo::{conditions_on, number_option, route, values_at};
+use super::near::{GeoCells, GeoField, sphere_intervals};
+use super::{Kind, Parsed, Request, check_path, ordinary_field, refuse};
+use crate::index::field::{Holds, IndexField};
 use crate::index::route::Route;
-use crate::index::spec::IndexField;
-use crate::intervals::Intervals;
+use crate::index::slots::{Part, Slots};
+use crate::index::spec::{IndexMethod, PlanRequest};
 
 const VERSION: &str = "2dsphereIndexVersion";
 const COARSEST: &str = "coarsestIndexedLevel";
@@ -167,7 +166,7 @@ impl IndexMethod for Sphere {
         let fields = self.fields.iter().filter_map(|(position, path)| {
             let mut queries = conditions_on(request.filter, path);
             let spans = queries.find_map(|query| query_spans(query, self.levels))?;
-            Some((*position, intervals(&spans)))
+            Some((*position, sphere_intervals(&spans)))
         });
         route(request, fields.collect())
     }
@@ -179,15 +178,6 @@ impl IndexMethod for Sphere {
             cells: GeoCells::Sphere(self.levels),
         })
     }
-}
-
-fn intervals(spans: &[(i64, i64)]) -> Intervals {
-    Intervals::union_of(spans.iter().map(|(low, high)| span(*low, *high)).collect())
-}
-
-/// The cells between two angles from a point.
-pub(super) fn ring(near: &Near, from: f64, to: f64, levels: Levels) -> Intervals {
-    intervals(&ring_spans(near, from, to, levels))
 }
 
 #[cfg(test)]

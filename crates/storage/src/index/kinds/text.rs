@@ -16,11 +16,11 @@ use frond_query::hash64;
 use frond_query::paths::Path;
 use frond_query::text::{Language, TextMatch, TextSpec, TextVersion, WEIGHT_LIMIT, WILDCARD};
 
-use super::{
-    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, ordinary_field, refuse,
-};
+use super::{Kind, Parsed, Request, ordinary_field, refuse};
+use crate::index::field::{Holds, IndexField};
 use crate::index::route::Route;
-use crate::index::spec::{IndexField, IndexSpec};
+use crate::index::slots::{Part, Slots};
+use crate::index::spec::{IndexMethod, IndexSpec, PlanRequest};
 use crate::intervals::{Interval, Intervals};
 
 /// Longer terms are truncated; a hash replaces the rest.

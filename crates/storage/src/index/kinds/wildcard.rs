@@ -11,12 +11,11 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value, key};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{
-    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path,
-    ordinary_field, refuse,
-};
+use super::{Kind, Parsed, Request, check_path, ordinary_field, refuse};
+use crate::index::field::{Holds, IndexField};
 use crate::index::route::{ExpandedField, ExpandedIndex, Route};
-use crate::index::spec::{IndexField, IndexSpec};
+use crate::index::slots::{Part, Slots};
+use crate::index::spec::{IndexMethod, IndexSpec, PlanRequest};
 use crate::intervals::conditions::{Condition, has_number, narrowness};
 use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::after_prefix;

@@ -9,7 +9,7 @@ use frond_bson::Doc;
 
 use super::rate::Rate;
 use super::request::BackupRequest;
-use super::stream::{BackupFigures, BackupStream, Step};
+use super::stream::{BackupProgress, BackupStream, Step};
 use super::target::RestoreTarget;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
@@ -51,8 +51,8 @@ impl DocumentStore {
 
 impl DirectoryBackup {
     /// The progress of the backup.
-    pub fn figures(&self) -> &Arc<BackupFigures> {
-        self.stream.figures()
+    pub fn progress(&self) -> &Arc<BackupProgress> {
+        self.stream.progress()
     }
 
     /// Copies everything. The state is that of the moment when the copy was begun.

@@ -9,7 +9,7 @@ mod target;
 pub use directory::DirectoryBackup;
 pub use rate::Rate;
 pub use request::BackupRequest;
-pub use stream::{BackupFigures, BackupStream, Step};
+pub use stream::{BackupProgress, BackupStream, Step};
 pub use target::{RestoreTarget, after};
 
 pub use frond_storage::keyspace::{RestorePoint, Restored};

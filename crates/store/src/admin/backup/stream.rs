@@ -13,6 +13,7 @@ use frond_error::{Error, ErrorCode};
 
 use super::rate::Rate;
 use super::request::{BackupRequest, pack};
+use crate::own_files::OwnFiles;
 use crate::store::DocumentStore;
 use frond_storage::clock::now_ms;
 use frond_storage::context::OpContext;
@@ -45,7 +46,7 @@ pub enum Step {
 
 /// The progress of a stream; shared with `serverStatus`.
 #[derive(Debug, Default)]
-pub struct BackupFigures {
+pub struct BackupProgress {
     /// Bytes of the data file that are to be sent.
     pub total_bytes: AtomicU64,
     /// Those that were sent.
@@ -95,7 +96,7 @@ pub struct BackupStream {
     marks: VecDeque<Mark>,
     /// When the last mark was taken, and its position.
     marked: Option<(Instant, u64)>,
-    figures: Arc<BackupFigures>,
+    progress: Arc<BackupProgress>,
 }
 
 impl DocumentStore {
@@ -105,7 +106,7 @@ impl DocumentStore {
     /// `ChangeStreamHistoryLost` (286) if the log is gone from the position that is asked for; `BadValue` (2) for a position behind its
     /// end; errors of the engine.
     pub fn backup_stream(&self, request: BackupRequest) -> Result<BackupStream> {
-        let files = self.engine().require_files()?;
+        let files = OwnFiles::new(self.engine()).require()?;
         let (mut copy, mut log) = (None, None);
         if request.is_log_only {
             // Without a journal there is nothing to follow.
@@ -132,7 +133,7 @@ impl DocumentStore {
             scratch: Vec::new(),
             marks: VecDeque::new(),
             marked: None,
-            figures: Arc::default(),
+            progress: Arc::default(),
             request,
         })
     }
@@ -163,8 +164,8 @@ fn bytes(bytes: &[u8]) -> Value<'_> {
 
 impl BackupStream {
     /// The progress of the stream.
-    pub fn figures(&self) -> &Arc<BackupFigures> {
-        &self.figures
+    pub fn progress(&self) -> &Arc<BackupProgress> {
+        &self.progress
     }
 
     /// Limits the copy by another rate.
@@ -271,8 +272,8 @@ impl BackupStream {
 
     fn show(&self, context: &OpContext) {
         if let Some(progress) = &context.progress {
-            let done = self.figures.done_bytes.load(Ordering::Relaxed);
-            let total = self.figures.total_bytes.load(Ordering::Relaxed);
+            let done = self.progress.done_bytes.load(Ordering::Relaxed);
+            let total = self.progress.total_bytes.load(Ordering::Relaxed);
             progress.set("Backup: copying the data file", done, total);
         }
     }
@@ -289,7 +290,7 @@ impl BackupStream {
             let total: u64 = all.iter().map(|extent| extent.len).sum();
             let missing = all.iter().filter(|extent| !self.is_known(extent));
             let to_copy: u64 = missing.map(|extent| extent.len).sum();
-            self.figures.total_bytes.store(to_copy, Ordering::Relaxed);
+            self.progress.total_bytes.store(to_copy, Ordering::Relaxed);
             begin.push("generation", long(copy.generation()));
             begin.push("extents", long(all.len() as u64));
             begin.push("bytes", long(total));
@@ -356,7 +357,7 @@ impl BackupStream {
             };
             log.release_before(piece.to);
             let sent = piece.groups.len() as u64;
-            self.figures.log_bytes.fetch_add(sent, Ordering::Relaxed);
+            self.progress.log_bytes.fetch_add(sent, Ordering::Relaxed);
             let mut document = checked("log", &piece.groups);
             document.push("from", long(piece.from));
             document.push("to", long(piece.to));
@@ -402,7 +403,7 @@ impl BackupStream {
         self.data_sent += piece.len();
         let sent = piece.len();
         self.rate.spend(sent, Instant::now());
-        self.figures
+        self.progress
             .done_bytes
             .fetch_add(sent as u64, Ordering::Relaxed);
         Ok(Some(document))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, doc};
 
 use super::*;
+use crate::own_files::OwnFiles;
 use crate::store::{DocumentStore, StoreOptions};
 use crate::{Durability, InsertOptions, Namespace, offline};
 use frond_storage::context::OpContext;
@@ -173,7 +174,7 @@ fn an_index_whose_build_is_replayed_is_built_again() {
         .build_indexes(&namespace(), &[&*plain, &*unique], &context)
         .unwrap();
     insert(&store, 3000..3100);
-    let end = store.engine().files().unwrap().log_end();
+    let end = OwnFiles::new(store.engine()).require().unwrap().log_end();
     let mut pieces = full.clone();
     loop {
         match follow.next(&context).unwrap() {

@@ -6,7 +6,7 @@ use frond_bson::Doc;
 use frond_error::ErrorCode;
 
 use super::Staging;
-use crate::write::logged::Written;
+use crate::write::written::Written;
 use frond_storage::error::{Result, command};
 use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Direction};
 use frond_storage::merge::Counts;

@@ -25,22 +25,17 @@ impl Staging<'_> {
 
     /// Stages what keeps this commit and those of other servers apart.
     /// Returns the number of the change of a watched collection.
-    pub(super) fn stage_for_others(&mut self) -> Result<Option<i64>> {
-        let Some(servers) = self.servers else {
-            return Ok(None);
-        };
+    pub(super) fn stage_for_others(&mut self, is_watched: bool) -> Result<Option<i64>> {
         for (to, statement) in &self.recorded {
             to.guard(&mut self.batch, &self.snapshot, statement)?;
         }
         if let Some(last) = self.last_record {
             // Also orders the inserts, so that ids become visible in their order.
-            servers.stage_last_record(&mut self.batch, &self.collection.uuid, last);
+            let uuid = &self.collection.uuid;
+            (self.coordination).stage_last_record(&mut self.batch, uuid, last);
         }
-        let is_watched = self.collection.hooks().watches(&self.collection.ns);
         if is_watched && self.catalog.is_live() {
-            Ok(Some(
-                servers.stage_watched(&mut self.batch, &self.snapshot)?,
-            ))
+            (self.coordination).stage_watched(&mut self.batch, &self.snapshot)
         } else {
             Ok(None)
         }

@@ -8,7 +8,7 @@ use super::{Output, SetWindowFields, partition_is_array};
 use crate::accumulators::{Accumulator, Plan};
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::expr::{Context, FieldPath, Frame, Node, Val};
-use crate::memory::{Fit, Held};
+use crate::memory::{Fit, StageMemory};
 use crate::number::Number;
 use crate::spill::{Budget, Sorted, Sorter, SpillBuffer};
 use frond_bson::key::{Direction, skip};
@@ -97,7 +97,7 @@ struct Walk<E> {
     position: usize,
     windows: Vec<Window>,
     /// Counts the bytes of the windows.
-    held: Held,
+    held: StageMemory,
 }
 
 impl<E: Fault> DocSource<E> for Walk<E> {

@@ -96,7 +96,7 @@ async fn writes_and_counts_are_stages_of_their_own() {
             doc! {"nMatched": 1, "nWouldModify": 1},
         ),
     ];
-    for (command, outer, inner, figures) in cases {
+    for (command, outer, inner, expected_stats) in cases {
         let explain = doc! {"explain": &command, "verbosity": "executionStats"};
         let reply = server.run("test", explain);
         let stats = reply.get_doc("executionStats").unwrap();
@@ -106,7 +106,7 @@ async fn writes_and_counts_are_stages_of_their_own() {
             .get_doc("inputStage")
             .and_then(|stage| stage.get_str("stage"));
         assert_eq!(below.unwrap_or(""), inner, "{command:?}");
-        for (name, value) in figures.iter() {
+        for (name, value) in expected_stats.iter() {
             assert_eq!(stage.get(name), Some(value), "{command:?} {name}");
         }
     }
@@ -186,8 +186,8 @@ async fn numbers_are_ints_and_seeks_are_counted() {
             let stats = reply.get_doc("executionStats").unwrap();
             let stage = scan(stats.get_doc("executionStages").unwrap());
             assert_eq!(stage.get_str("stage"), Some("IXSCAN"), "{filter:?}");
-            let figures = (stage.get_i32("keysExamined"), stage.get_i32("seeks"));
-            assert_eq!(figures, (Some(keys), Some(seeks)), "{filter:?}");
+            let expected_stats = (stage.get_i32("keysExamined"), stage.get_i32("seeks"));
+            assert_eq!(expected_stats, (Some(keys), Some(seeks)), "{filter:?}");
             let mut found = Vec::new();
             longs(&reply, "", &mut found);
             assert!(found.is_empty(), "{found:?}");

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use frond_bson::{Doc, DocBuf, doc};
 use frond_store::MemoryUse;
 
-use crate::memory::process_memory;
-use crate::metrics::{Class, Op};
+use crate::host::memory::process_memory;
+use crate::observability::metrics::{Class, Op};
 use crate::state::Server;
 use crate::tls::TlsCounts;
 use frond_runtime::AdmissionClass;

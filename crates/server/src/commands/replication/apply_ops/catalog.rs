@@ -164,7 +164,7 @@ fn run(cx: &mut Context<'_>, translated: &Translated<'_>) -> Result<()> {
         session: None,
         txn_number: None,
         statement: None,
-        moment: None,
+        point_in_time: None,
         noting: cx.noting.clone(),
         write_concern: WriteConcern::DEFAULT,
         limits: cx.limits.clone(),
