@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &["auth", "error"]),
     ("javascript", &["bson", "error", "query"]),
     ("oplog", &["bson", "error"]),
+    ("replset", &["bson", "error"]),
     ("storage", &["bson", "error", "kv", "query", "tikv", "tree"]),
     ("store", &["bson", "error", "oplog", "query", "storage"]),
     (
@@ -51,6 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "javascript",
             "oplog",
             "query",
+            "replset",
             "runtime",
             "store",
             "telemetry",
@@ -64,7 +66,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fuzz",
         &[
-            "auth", "bson", "client", "query", "server", "store", "tls", "transfer", "tree", "wire",
+            "auth", "bson", "client", "query", "replset", "server", "store", "tls", "transfer", "tree",
+            "wire",
         ],
     ),
 ];

@@ -51,6 +51,7 @@ macro_rules! error_codes {
                         | ErrorCode::MaxTimeMSExpired
                         | ErrorCode::ExceededTimeLimit
                         | ErrorCode::TransactionExceededLifetimeLimitSeconds
+                        | ErrorCode::InterruptedDueToReplStateChange
                 )
             }
 
@@ -113,6 +114,7 @@ error_codes! {
     IndexAlreadyExists = 68,
     InvalidOptions = 72,
     InvalidNamespace = 73,
+    NodeNotFound = 74,
     NoReplicationEnabled = 76,
     UnknownReplWriteConcern = 79,
     IndexOptionsConflict = 85,
@@ -124,6 +126,7 @@ error_codes! {
     OperationFailed = 96,
     UnsatisfiableWriteConcern = 100,
     NewReplicaSetConfigurationIncompatible = 103,
+    NodeNotElectable = 104,
     NotExactValueField = 111,
     WriteConflict = 112,
     CommandNotSupported = 115,
@@ -146,6 +149,7 @@ error_codes! {
     ClientMetadataAppNameTooLarge = 184,
     ClientMetadataDocumentTooLarge = 185,
     ClientMetadataCannotBeMutated = 186,
+    PrimarySteppedDown = 189,
     FailPointSetFailed = 193,
     InvalidIndexSpecificationOption = 197,
     CannotBuildIndexKeys = 201,
@@ -166,6 +170,7 @@ error_codes! {
     ExceededTimeLimit = 262,
     OperationNotSupportedInTransaction = 263,
     IndexBuildAborted = 276,
+    UnsatisfiableCommitQuorum = 278,
     ClientDisconnect = 279,
     ChangeStreamFatalError = 280,
     IndexBuildAlreadyInProgress = 285,
@@ -185,6 +190,7 @@ error_codes! {
     DuplicateKey = 11000,
     InterruptedAtShutdown = 11600,
     Interrupted = 11601,
+    InterruptedDueToReplStateChange = 11602,
     NotPrimaryNoSecondaryOk = 13435,
     NotPrimaryOrSecondary = 13436,
     OutOfDiskSpace = 14031,
@@ -219,7 +225,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (61, "ShardKeyNotFound"),
     (65, "MultipleErrorsOccurred"),
     (69, "AuthSchemaIncompatible"),
-    (74, "NodeNotFound"),
     (75, "WriteConcernLegacyOK"),
     (77, "OperationIncomplete"),
     (90, "CallbackCanceled"),
@@ -244,7 +249,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (182, "InvalidViewDefinition"),
     (183, "ClientMetadataMissingField"),
     (187, "LinearizableReadConcernError"),
-    (189, "PrimarySteppedDown"),
     (192, "FailPointEnabled"),
     (195, "ViewPipelineMaxSizeExceeded"),
     (206, "NoSuchSession"),
@@ -268,7 +272,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (264, "TooManyFilesOpen"),
     (267, "PreparedTransactionInProgress"),
     (268, "CannotBackup"),
-    (278, "UnsatisfiableCommitQuorum"),
     (288, "ChecksumMismatch"),
     (314, "ObjectIsBusy"),
     (324, "APIDeprecationError"),
@@ -285,7 +288,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (391, "ReauthenticationRequired"),
     (396, "IndexInformationTooLarge"),
     (9001, "SocketException"),
-    (11602, "InterruptedDueToReplStateChange"),
     (12586, "BackgroundOperationInProgressForDatabase"),
     (12587, "BackgroundOperationInProgressForNamespace"),
     (46841, "ClientMarkedKilled"),

@@ -26,7 +26,15 @@ fn read(folder: &Path, code: &mut String) {
 fn every_listed_code_is_raised() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut code = fs::read_to_string("src/error.rs").unwrap();
-    for name in ["javascript", "oplog", "query", "storage", "store", "server"] {
+    for name in [
+        "javascript",
+        "oplog",
+        "query",
+        "replset",
+        "storage",
+        "store",
+        "server",
+    ] {
         read(&crates.join(name).join("src"), &mut code);
     }
     let is_raised = |listed: &ErrorCode| {

@@ -6,6 +6,7 @@ mod commands;
 mod imports;
 mod merge;
 mod query;
+mod replset;
 mod settings;
 mod tree;
 mod tree_store;
@@ -118,6 +119,14 @@ pub const TARGETS: &[Target] = &[
         format: Format::Bytes,
         seeds: imports::uri_seeds,
         run: imports::run_uri,
+        memory_bytes: 64 * MIB,
+    },
+    Target {
+        name: "replica_set",
+        about: "configurations of replica sets: what is read is written and read to the same, and changes to itself",
+        format: Format::Bytes,
+        seeds: replset::seeds,
+        run: replset::run,
         memory_bytes: 64 * MIB,
     },
     Target {
