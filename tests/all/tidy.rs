@@ -66,8 +66,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fuzz",
         &[
-            "auth", "bson", "client", "query", "replset", "server", "store", "tls", "transfer", "tree",
-            "wire",
+            "auth", "bson", "client", "query", "replset", "server", "store", "tls", "transfer",
+            "tree", "wire",
         ],
     ),
 ];
