@@ -77,11 +77,11 @@ impl MergeOperator for Appends {
     }
 }
 
-/// As [`Appends`], and refuses malformed deltas and values: the functions return the reason.
+/// Appends as [`Appends`] does, and refuses malformed deltas and values.
 pub struct Careful {
     /// Returns the reason to refuse a delta.
     pub refuses_delta: fn(&[u8]) -> Option<&'static str>,
-    /// Of a value that a delta is applied to.
+    /// Returns the reason to refuse a value before a delta is applied to it.
     pub refuses_base: fn(&[u8]) -> Option<&'static str>,
 }
 

@@ -130,8 +130,9 @@ pub trait MemberLog: Send + Sync {
     /// [`crate::Error::MustReopen`] if frames that are in no entry are in the trees; [`crate::Error::Closed`].
     fn append(&self, entry: LogEntry, done: Done) -> Result<()>;
 
-    /// Reads the entries from `first` to before `end`, as many as have about `bytes_max` bytes, but at least one; none if there is no
-    /// entry `first` any more or yet. May be called beside the other methods.
+    /// Reads entries from `first` up to, but not including, `end`. It stops after about `bytes_max` bytes, but returns at least one
+    /// entry. It returns none if the log does not have the entry `first`, because it was truncated or is not written yet. Other
+    /// methods may run at the same time.
     ///
     /// # Errors
     /// [`crate::Error::LogGone`] if the first one was purged; errors of the disk.

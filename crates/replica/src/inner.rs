@@ -111,7 +111,7 @@ impl<R: Runtime> Inner<R> {
     pub async fn wait_committed(&self, position: u64) -> Result<()> {
         let (key, answer) = {
             let mut waiters = self.shared.waiters.lock();
-            // A position is never taken back while the store is open, whoever leads.
+            // A committed position stays committed while the store is open, also after another member became the leader.
             if self.shared.log.committed_position() >= position {
                 return Ok(());
             }
@@ -304,7 +304,7 @@ impl<R: Runtime> Inner<R> {
         let end = self.shared.log.end_position();
         let committed = async {
             let mut progress = self.shared.watch_progress();
-            // The log is closed and reports no groups, and an entry has as many frames as the log decides.
+            // A closed log reports no groups, so this proposes entries itself. The log decides how many frames each entry gets.
             while self.shared.log.committed_position() < end {
                 self.core
                     .client_write_ff(Group::Local, None)

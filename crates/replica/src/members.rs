@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use frond_kv::EntryId;
 
-/// Where a member is, and what the server wants to know about it. It is part of the membership, and so of the replicated log.
+/// The address of a member and the server's data about it. The membership contains it, so the log replicates it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
     /// The address at which the others reach it.

@@ -9,8 +9,8 @@
 //!    all others; it has the frames that were in no entry yet. So everything that was in the log at the election is in the trees.
 //!    The log itself refuses to be opened while it has entries that are not applied; then this is tried again after the next apply.
 //! 3. It is closed without a foreign vote while no majority answers, while the leadership is transferred, and when the core no
-//!    longer leads because the member was removed from its set. It may be opened again in the same term, but not once the core
-//!    was told to transfer the leadership ([`Leading::given_up`]): the core takes no proposals then for the rest of the term.
+//!    longer leads because the member was removed from its set. It may be opened again in the same term, unless a transfer of the
+//!    leadership has begun ([`Leading::given_up`]): after that the core accepts no proposals for the rest of the term.
 //! 4. The driver alone opens, and it closes the waiters before it reports the loss. So a waiter never outlives the leadership it
 //!    has begun in, and events come in pairs.
 //! 5. A commit that was acknowledged as committed is in the trees of this store and in an entry that is committed. While a store is

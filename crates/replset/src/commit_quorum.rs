@@ -16,15 +16,13 @@ pub enum CommitQuorum {
     VotingMembers,
     /// A majority of the voters.
     Majority,
-    /// As many voters; with 0 the primary alone decides.
+    /// This number of voters. With 0 the primary decides alone.
     Voters(usize),
     /// A mode of `getLastErrorModes`.
     Mode(String),
 }
 
 impl CommitQuorum {
-    /// Reads it.
-    ///
     /// # Errors
     /// `FailedToParse` (9).
     pub fn parse(given: &Value<'_>) -> Result<CommitQuorum> {

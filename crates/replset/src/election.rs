@@ -13,7 +13,6 @@ mod tests;
 /// A member as another one knows it, from its last answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its `_id`.
     pub id: i32,
     /// Its state; down if it does not answer.
     pub state: State,

@@ -9,8 +9,8 @@ use crate::state::State;
 #[cfg(test)]
 mod tests;
 
-/// Drivers take the time since the last write of an idle primary as the lag of its secondaries, and permit
-/// `maxStalenessSeconds` from 90 because of it. So an idle primary writes a note to the oplog after as many seconds.
+/// An idle primary writes a note to the oplog at this interval. Drivers estimate the lag of a secondary from the last write of the
+/// primary, and without such notes they would overestimate it; the smallest `maxStalenessSeconds`, 90, allows for this interval.
 pub const IDLE_WRITE_SECONDS: i64 = 10;
 
 /// Whether a primary whose last write was at one time must write a note at the other, both in milliseconds since 1970.

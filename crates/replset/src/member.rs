@@ -19,7 +19,6 @@ const FIELDS: &[&str] = &[
     "votes",
 ];
 
-/// The largest `_id`.
 const ID_MAX: i64 = 255;
 
 const PRIORITY_MAX: f64 = 1000.0;

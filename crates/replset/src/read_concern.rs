@@ -10,11 +10,8 @@ use crate::state::State;
 pub enum ReadLevel {
     /// `local` and `available`.
     Local,
-    /// `majority`.
     Majority,
-    /// `snapshot`.
     Snapshot,
-    /// `linearizable`.
     Linearizable,
 }
 

@@ -13,9 +13,9 @@ pub enum State {
     Recovering,
     /// It copies the data of another member.
     Startup2,
-    /// No answer has told its state.
+    /// The member has not answered yet.
     Unknown,
-    /// It does not answer.
+    /// The member has stopped answering.
     Down,
     /// It removes writes that no majority has.
     Rollback,

@@ -118,7 +118,6 @@ pub struct Heard<'a> {
 /// An entry of the list of members.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberStatus<'a> {
-    /// Its `_id`.
     pub id: i32,
     /// Its state, down if it does not answer.
     pub state: State,
@@ -155,7 +154,7 @@ pub struct Status<'a> {
     pub stable_recovery: Timestamp,
     /// The election that made it the primary, while it is that.
     pub candidate: Option<CandidateMetrics<'a>>,
-    /// Of a member that voted.
+    /// The last election in which this member voted.
     pub participant: Option<ParticipantMetrics<'a>>,
     /// While it copies data, if the request asks for it.
     pub initial_sync: Option<InitialSync>,

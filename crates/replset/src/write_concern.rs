@@ -13,13 +13,13 @@ pub(crate) mod tests;
 /// The `w` of a write concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// As many members. 0 and 1 are the primary alone.
+    /// This number of members. For 0 and 1 the primary is enough.
     Members(usize),
     /// A majority of the voters.
     Majority,
     /// A mode of `getLastErrorModes`.
     Mode(String),
-    /// For each tag, as many of its values.
+    /// For each tag, the number of different values that members with the write must have.
     Tags(Vec<(String, i64)>),
 }
 

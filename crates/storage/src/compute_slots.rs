@@ -1,8 +1,8 @@
 //! Long computations share slots for processors, so that short operations find a free processor.
 //!
-//! An operation that computes for long, such as an expression over large arrays, checks for interruptions at intervals. From
-//! [`LONG`] on it also needs a slot there, of which there are as many as processors. It gives its slot to the next operation
-//! after [`SLOT_TIME`]. A hundred such operations then compete with a find for a processor like two.
+//! An operation that computes for long, such as an expression over large arrays, checks for interruptions at intervals. After
+//! [`LONG`] it needs a slot to go on. There is one slot per processor, and an operation passes its slot to the next one after
+//! [`SLOT_TIME`]. So on two processors a hundred such operations slow down a find no more than two of them do.
 //!
 //! An operation may hold something that the holder of a slot waits for, so nothing waits longer than [`WAIT_MAX`] for a slot; it
 //! goes on without one then.

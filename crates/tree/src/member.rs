@@ -68,9 +68,6 @@ impl Engine {
         let (payload, last_stamp) = operation::with_stamps(payload);
         let payload = &*payload;
         let bytes = payload_bytes_max(payload);
-        let listener = self.apply_listener.load_full();
-        let is_listening =
-            (listener.as_ref()).is_some_and(|it| it.0.before(operation::decode(payload)));
         let mut state = self.make_room(bytes, true)?;
         let fail_stop = FailStop::begin("applying an entry");
         let version = self.version.load();
@@ -84,6 +81,10 @@ impl Engine {
                 what: "an entry does not have the numbers that follow",
             });
         }
+        // The listener may block its readers until `after`, so it is called only once the commit can no longer fail.
+        let listener = self.apply_listener.load_full();
+        let is_listening =
+            (listener.as_ref()).is_some_and(|it| it.0.before(operation::decode(payload)));
         let numbers = operation::numbers_of(payload);
         assert!(numbers > 0, "R2: a frame has no number");
         let last = sequence + numbers - 1;

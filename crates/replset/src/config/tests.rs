@@ -21,7 +21,7 @@ fn and(members: &[DocBuf]) -> DocBuf {
     doc
 }
 
-/// As many members, the first of which vote.
+/// A configuration of `count` members, of which the first `voters` vote.
 fn many(count: i32, voters: i32) -> DocBuf {
     let mut list = ArrayBuf::new();
     for id in 0..count {

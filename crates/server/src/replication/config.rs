@@ -2,6 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replset::with_port;
 
 use crate::arguments::whole;
 
@@ -407,32 +408,6 @@ impl Member {
             host,
             tags,
         })
-    }
-}
-
-/// `host:port`, with the default port if there is none.
-fn with_port(host: &str) -> Result<String> {
-    let wrong = || {
-        invalid(format!(
-            "Failed to parse the host '{host}': it must be a name or an address, with a port"
-        ))
-    };
-    let (name, port) = match host.rsplit_once(':') {
-        // The colons of an IPv6 address without a port are inside of brackets.
-        Some((name, port)) if !port.contains(']') => (name, Some(port)),
-        _ => (host, None),
-    };
-    let is_bracketed = name.starts_with('[') && name.ends_with(']');
-    let has_bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '@' | ',');
-    if name.is_empty() || name.contains(has_bad) || (name.contains(':') && !is_bracketed) {
-        return Err(wrong());
-    }
-    match port {
-        None => Ok(format!("{name}:27017")),
-        Some(port) => match port.parse::<u16>() {
-            Ok(port) if port > 0 => Ok(format!("{name}:{port}")),
-            _ => Err(wrong()),
-        },
     }
 }
 

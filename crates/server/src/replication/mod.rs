@@ -46,10 +46,7 @@ pub struct Member {
 impl Member {
     /// Identifies the election: larger for a later one, as drivers compare it.
     pub fn election_id(&self) -> ObjectId {
-        let mut bytes = [0; 12];
-        bytes[..4].copy_from_slice(&0x7fff_ffffu32.to_be_bytes());
-        bytes[4..].copy_from_slice(&self.config.term.to_be_bytes());
-        ObjectId(bytes)
+        frond_replset::election_id(self.config.term)
     }
 
     /// A time as the operation time of a set: `{ts, t}`.
