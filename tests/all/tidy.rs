@@ -52,6 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "javascript",
             "oplog",
             "query",
+            "replica",
             "replset",
             "runtime",
             "store",

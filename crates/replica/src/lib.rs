@@ -35,6 +35,8 @@ pub use role::{Members, Part, Role};
 pub use runtime::Runtime;
 pub use settings::Settings;
 
+pub use frond_kv::EntryId;
+
 /// The runtimes, channels and clocks that a [`Runtime`] brings.
 pub use openraft::AsyncRuntime;
 pub use openraft::async_runtime;
