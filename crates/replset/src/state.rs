@@ -39,6 +39,22 @@ impl State {
         }
     }
 
+    /// The state with a number; unknown for one that no state has.
+    pub fn of_number(number: i32) -> State {
+        let all = [
+            State::Startup,
+            State::Primary,
+            State::Secondary,
+            State::Recovering,
+            State::Startup2,
+            State::Down,
+            State::Rollback,
+            State::Removed,
+        ];
+        let found = all.into_iter().find(|state| state.number() == number);
+        found.unwrap_or(State::Unknown)
+    }
+
     /// The name, as in `stateStr`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -107,6 +107,16 @@ impl ClusterParameters {
         })
     }
 
+    /// Reads them again: another member of the replica set may have changed them.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn reload(&self, store: &DocumentStore) -> Result<()> {
+        let read = ClusterParameters::load(store)?;
+        *self.change_streams.write() = read.change_streams.into_inner();
+        Ok(())
+    }
+
     /// The lifetime of pre-images; none if it is that of their entries in the oplog.
     pub fn pre_image_expiry(&self) -> Option<Duration> {
         let seconds = self.change_streams.read().expire_after_seconds;

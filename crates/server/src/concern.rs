@@ -1,32 +1,27 @@
-//! `writeConcern` and `readConcern`, for a standalone server and for the only member of a replica set.
+//! `writeConcern` and `readConcern`.
+
+use std::time::Duration;
 
 use frond_bson::{Doc, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replset::{SetConfig, Wanted};
 use frond_store::Durability;
 
 use crate::arguments::{Arguments, whole};
-use crate::replication::Config;
 
 /// The durability and the members that a write must reach before it is acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WriteConcern {
     /// Whether the journal must be durable. Commands commit with [`Durability::Logged`], and the dispatcher waits at their end.
     pub durability: Durability,
     /// False for `w: 0`.
     pub acknowledged: bool,
-    /// Whether the replica set can satisfy it.
-    pub reach: Reach,
-}
-
-/// Whether a replica set can satisfy a write concern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// This member is enough.
-    Enough,
-    /// It asks for more members than there are.
-    TooFewMembers,
-    /// The configuration has no write concern with its name.
-    UnknownMode,
+    /// The members of a replica set that must have the write.
+    pub wanted: Wanted,
+    /// The longest wait for them.
+    pub timeout: Option<Duration>,
+    /// Why the members of the set can never satisfy it. The write is done all the same.
+    pub unsatisfiable: Option<Error>,
 }
 
 /// The fields of a write concern. The last three have no effect: drivers before 2015 sent a `getLastError` command as the
@@ -51,18 +46,17 @@ const PROVENANCES: [&str; 5] = [
     "internalWriteDefault",
 ];
 
-/// The largest `w` that is a number.
-const MEMBERS_MAX: i64 = 50;
-
 /// Copies that a TiKV cluster keeps of everything, unless it is configured otherwise.
-const CLUSTER_COPIES: i64 = 3;
+const CLUSTER_COPIES: usize = 3;
 
 impl WriteConcern {
     /// The write is applied and logged; a crash may lose the last milliseconds.
     pub const DEFAULT: WriteConcern = WriteConcern {
         durability: Durability::Logged,
         acknowledged: true,
-        reach: Reach::Enough,
+        wanted: Wanted::Members(1),
+        timeout: None,
+        unsatisfiable: None,
     };
 
     /// Whether the client asks for no result of the write. A write that waits for the journal gets a full reply.
@@ -70,63 +64,35 @@ impl WriteConcern {
         !self.acknowledged && self.durability != Durability::Synced
     }
 
-    /// The same for a server of a cluster, whose nodes keep this many copies of what is committed.
-    pub fn by_cluster(self, concern: &Doc) -> WriteConcern {
-        let copies = concern.get("w").filter(Value::is_number);
-        let is_enough = copies.is_some_and(|copies| whole(&copies) <= CLUSTER_COPIES);
+    /// The same for a server of a cluster, whose nodes keep [`CLUSTER_COPIES`] copies of what is committed.
+    pub fn by_cluster(self) -> WriteConcern {
+        let is_enough = matches!(self.wanted, Wanted::Members(copies) if copies <= CLUSTER_COPIES);
         WriteConcern {
-            reach: if is_enough { Reach::Enough } else { self.reach },
+            unsatisfiable: self.unsatisfiable.filter(|_| !is_enough),
             ..self
         }
     }
 
     /// Reads a write concern. `journal` says whether there is a journal, `set` is the configuration of the replica set.
-    pub fn parse(doc: &Doc, journal: bool, set: Option<&Config>) -> Result<WriteConcern> {
+    pub fn parse(doc: &Doc, journal: bool, set: Option<&SetConfig>) -> Result<WriteConcern> {
         let args = Arguments::new("writeConcern", doc);
         args.only(&WRITE_CONCERN_FIELDS)?;
         let mut concern = WriteConcern::DEFAULT;
-        let mut majority = false;
-        match args.get("w") {
-            None => {}
-            Some(Value::String("majority")) => majority = true,
-            Some(w) if w.is_number() => match number_of_members(&w)? {
-                0 => concern.acknowledged = false,
-                1 => {}
-                _ if set.is_some() => concern.reach = Reach::TooFewMembers,
-                _ => {
-                    return Err(Error::bad_value(
-                        "cannot use 'w' > 1 when a host is not replicated",
-                    ));
-                }
-            },
-            Some(w @ (Value::String(_) | Value::Document(_))) => {
-                let shown = match w {
-                    Value::Document(tags) => {
-                        check_tags(tags)?;
-                        format!("{tags:?}")
-                    }
-                    _ => format!("\"{}\"", w.as_str().unwrap_or_default()),
-                };
-                let Some(set) = set else {
-                    return Err(Error::bad_value(format!(
-                        "cannot use non-majority 'w' mode {shown} when a host is not a member of a replica set"
-                    )));
-                };
-                concern.reach = Reach::of_concern(&w, set);
-            }
-            Some(other) => {
-                return Err(failed_to_parse(format!(
-                    "w has to be a number, string, or object; found: {}",
-                    other.type_name()
-                )));
-            }
+        if let Some(w) = args.get("w") {
+            concern.wanted = Wanted::parse(&w)?;
+            check_standalone(&concern.wanted, &w, set)?;
         }
+        concern.acknowledged = concern.wanted != Wanted::Members(0);
+        concern.unsatisfiable = set.and_then(|set| concern.wanted.check(set).err());
         let (j, fsync) = (args.flag("j")?, args.flag("fsync")?.unwrap_or(false));
-        // There are no replicas to wait for, so the limit has no effect. What is no number is no limit.
+        // A value that is not a number is no limit, and neither is 0.
         let limit = args.get("wtimeout").filter(Value::is_number);
-        if limit.is_some_and(|limit| whole(&limit) > i64::from(i32::MAX)) {
+        let limit = limit.map_or(0, |limit| whole(&limit));
+        if limit > i64::from(i32::MAX) {
             return Err(failed_to_parse("wtimeout must be a 32-bit integer".into()));
         }
+        concern.timeout =
+            (u64::try_from(limit).ok().filter(|ms| *ms > 0)).map(Duration::from_millis);
         check_provenance("writeConcern", args.str("provenance")?)?;
         if fsync && j == Some(true) {
             return Err(failed_to_parse(
@@ -139,6 +105,7 @@ impl WriteConcern {
             ));
         }
         let majority_syncs = set.is_none_or(|set| set.majority_is_journaled);
+        let majority = concern.wanted == Wanted::Majority;
         if j.unwrap_or(((majority && majority_syncs) || fsync) && journal) {
             concern.durability = Durability::Synced;
         }
@@ -146,35 +113,28 @@ impl WriteConcern {
     }
 }
 
+/// Refuses a write concern that only a replica set can have, on a server without one.
+fn check_standalone(wanted: &Wanted, w: &Value<'_>, set: Option<&SetConfig>) -> Result<()> {
+    match wanted {
+        _ if set.is_some() => Ok(()),
+        Wanted::Members(0 | 1) | Wanted::Majority => Ok(()),
+        Wanted::Members(_) => Err(Error::bad_value(
+            "cannot use 'w' > 1 when a host is not replicated",
+        )),
+        Wanted::Mode(_) | Wanted::Tags(_) => {
+            let shown = match w {
+                Value::Document(tags) => format!("{tags:?}"),
+                _ => format!("\"{}\"", w.as_str().unwrap_or_default()),
+            };
+            Err(Error::bad_value(format!(
+                "cannot use non-majority 'w' mode {shown} when a host is not a member of a replica set"
+            )))
+        }
+    }
+}
+
 fn failed_to_parse(message: String) -> Error {
     Error::new(ErrorCode::FailedToParse, message)
-}
-
-/// A `w` that is a number.
-fn number_of_members(w: &Value<'_>) -> Result<i64> {
-    if w.as_f64().is_some_and(f64::is_nan) {
-        return Err(failed_to_parse("w cannot be NaN".into()));
-    }
-    match whole(w) {
-        n @ 0..=MEMBERS_MAX => Ok(n),
-        n => Err(failed_to_parse(format!(
-            "w has to be a non-negative number and not greater than {MEMBERS_MAX}; found: {n}"
-        ))),
-    }
-}
-
-/// Checks a `w` that lists tags, each with the number of its values.
-fn check_tags(tags: &Doc) -> Result<()> {
-    if tags.is_empty() {
-        return Err(failed_to_parse("tagged write concern requires tags".into()));
-    }
-    match tags.iter().find(|(_, value)| !value.is_number()) {
-        None => Ok(()),
-        Some((name, value)) => Err(failed_to_parse(format!(
-            "tags must be a single level document with only number values; found: {name} of type {}",
-            value.type_name()
-        ))),
-    }
 }
 
 /// Checks the `provenance` of a concern, which routers send to their servers.
@@ -184,41 +144,6 @@ fn check_provenance(owner: &str, provenance: Option<&str>) -> Result<()> {
             "Enumeration value '{name}' for field '{owner}.provenance' is not a valid value."
         ))),
         _ => Ok(()),
-    }
-}
-
-impl Reach {
-    /// That of a `w` which names a mode or lists tags.
-    fn of_concern(w: &Value<'_>, set: &Config) -> Reach {
-        let enough = match w {
-            Value::String(mode) => set.satisfies_mode(mode),
-            Value::Document(tags) => Some(set.satisfies(tags)),
-            _ => Some(true),
-        };
-        match enough {
-            Some(true) => Reach::Enough,
-            Some(false) => Reach::TooFewMembers,
-            None => Reach::UnknownMode,
-        }
-    }
-
-    /// The error of an applied write whose write concern the set cannot satisfy, for `writeConcernError`. `w` is that of
-    /// the write concern.
-    pub fn error(self, w: &Value<'_>) -> Option<Error> {
-        match self {
-            Reach::Enough => None,
-            Reach::TooFewMembers => Some(Error::new(
-                ErrorCode::UnsatisfiableWriteConcern,
-                "Not enough data-bearing nodes",
-            )),
-            Reach::UnknownMode => Some(Error::new(
-                ErrorCode::UnknownReplWriteConcern,
-                format!(
-                    "No write concern mode named '{}' found in replica set configuration",
-                    w.as_str().unwrap_or_default()
-                ),
-            )),
-        }
     }
 }
 
@@ -402,12 +327,8 @@ mod tests {
 
     #[test]
     fn write_concerns() {
-        let logged = WriteConcern::DEFAULT;
-        let synced = WriteConcern {
-            durability: Durability::Synced,
-            ..WriteConcern::DEFAULT
-        };
-        let cases: Vec<(DocBuf, WriteConcern)> = vec![
+        let (logged, synced) = ((Durability::Logged, true), (Durability::Synced, true));
+        let cases: Vec<(DocBuf, (Durability, bool))> = vec![
             (doc! {}, logged),
             (doc! {"w": 1}, logged),
             (
@@ -438,25 +359,21 @@ mod tests {
                 doc! {"w": null, "j": null, "fsync": null, "wtimeout": null, "provenance": null},
                 logged,
             ),
-            (
-                doc! {"w": 0},
-                WriteConcern {
-                    acknowledged: false,
-                    ..logged
-                },
-            ),
+            (doc! {"w": 0}, (Durability::Logged, false)),
         ];
         for (given, expected) in cases {
+            let parsed = WriteConcern::parse(&given, true, None).unwrap();
             assert_eq!(
-                WriteConcern::parse(&given, true, None).unwrap(),
+                (parsed.durability, parsed.acknowledged),
                 expected,
                 "{given:?}"
             );
         }
-        assert_eq!(
-            WriteConcern::parse(&doc! {"w": "majority"}, false, None).unwrap(),
-            logged
-        );
+        let parsed = WriteConcern::parse(&doc! {"w": "majority"}, false, None).unwrap();
+        assert_eq!(parsed.durability, Durability::Logged);
+        let limit = |given: DocBuf| WriteConcern::parse(&given, true, None).unwrap().timeout;
+        assert_eq!(limit(doc! {"wtimeout": 7}), Some(Duration::from_millis(7)));
+        assert_eq!(limit(doc! {"wtimeout": 0}), None);
         let wrong: Vec<(DocBuf, i32)> = vec![
             (doc! {"w": 2}, 2),
             (doc! {"w": 51}, 9),
@@ -495,24 +412,23 @@ mod tests {
             "_id": "rs", "version": 1, "members": [{"_id": 0, "host": "a:1", "tags": {"dc": "x"}}],
             "settings": {"getLastErrorModes": {"one": {"dc": 1}, "two": {"dc": 2}}},
         };
-        let set = Config::first(&given, "rs").unwrap();
-        let cases: Vec<(DocBuf, Reach)> = vec![
-            (doc! {"w": 1}, Reach::Enough),
-            (doc! {"w": 0}, Reach::Enough),
-            (doc! {"w": "majority"}, Reach::Enough),
-            (doc! {"w": 2}, Reach::TooFewMembers),
-            (doc! {"w": 50}, Reach::TooFewMembers),
-            (doc! {"w": "one"}, Reach::Enough),
-            (doc! {"w": "two"}, Reach::TooFewMembers),
-            (doc! {"w": "three"}, Reach::UnknownMode),
-            (doc! {"w": {"dc": 1}}, Reach::Enough),
-            (doc! {"w": {"rack": 1}}, Reach::TooFewMembers),
+        let set = SetConfig::parse(&given).unwrap();
+        let cases: Vec<(DocBuf, i32)> = vec![
+            (doc! {"w": 1}, 0),
+            (doc! {"w": 0}, 0),
+            (doc! {"w": "majority"}, 0),
+            (doc! {"w": 2}, 100),
+            (doc! {"w": 50}, 100),
+            (doc! {"w": "one"}, 0),
+            (doc! {"w": "two"}, 100),
+            (doc! {"w": "three"}, 79),
+            (doc! {"w": {"dc": 1}}, 0),
+            (doc! {"w": {"rack": 1}}, 100),
         ];
-        for (given, reach) in cases {
+        for (given, code) in cases {
             let concern = WriteConcern::parse(&given, true, Some(&set)).unwrap();
-            assert_eq!(concern.reach, reach, "{given:?}");
-            let error = reach.error(&given.get("w").unwrap());
-            assert_eq!(error.is_none(), reach == Reach::Enough);
+            let error = concern.unsatisfiable.map_or(0, |error| error.code().code());
+            assert_eq!(error, code, "{given:?}");
         }
         assert!(WriteConcern::parse(&doc! {"w": 51}, true, Some(&set)).is_err());
         let majority = doc! {"w": "majority"};
@@ -520,7 +436,7 @@ mod tests {
             "_id": "rs", "version": 1, "members": [{"_id": 0, "host": "a:1"}],
             "writeConcernMajorityJournalDefault": false,
         };
-        let lax = Config::first(&lax, "rs").unwrap();
+        let lax = SetConfig::parse(&lax).unwrap();
         for (set, durability) in [(&set, Durability::Synced), (&lax, Durability::Logged)] {
             let concern = WriteConcern::parse(&majority, true, Some(set)).unwrap();
             assert_eq!(concern.durability, durability);

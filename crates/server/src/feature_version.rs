@@ -12,7 +12,7 @@ use crate::state::Server;
 /// Stores the document at the start. The server starts without it, too: the disk may be full. What follows another server
 /// takes over that server's.
 pub fn write(server: &Server) {
-    if server.store.is_following() {
+    if !server.leads() {
         return;
     }
     if let Err(error) = ensure(&server.store) {

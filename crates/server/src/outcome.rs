@@ -11,6 +11,7 @@ use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
 use crate::observability::metrics::Metrics;
+use crate::replication::Acknowledgment;
 use crate::tail_throttle::{TailPermit, TailThrottle};
 
 /// The wait of a getMore whose client gives no time.
@@ -35,8 +36,8 @@ pub enum Wait {
     Tail(Tail),
     /// A getMore waits until its backup has more to send. It does not hold its cursor meanwhile.
     Pause(Pause),
-    /// A write that is applied waits for the journal.
-    Journal(JournalWait),
+    /// A reply waits for the journal or for other members.
+    Durability(DurabilityWait),
     /// A hello waits for a change of the topology version.
     Topology(TopologyWait),
 }
@@ -82,10 +83,13 @@ pub struct Tail {
     pub until: Instant,
 }
 
-/// A write that waits for the journal.
+/// A reply that waits until what it is about is durable.
 #[derive(Debug)]
-pub struct JournalWait {
+pub struct DurabilityWait {
     pub reply: DocBuf,
+    pub until: Acknowledgment,
+    /// The limit of the write concern.
+    pub timeout: Option<Duration>,
     /// When its time is over.
     pub deadline: Option<Instant>,
 }
@@ -99,7 +103,7 @@ impl Wait {
         match self {
             Wait::Tail(tail) => Some(tail.cursor),
             Wait::Pause(pause) => Some(pause.cursor),
-            Wait::Topology(_) | Wait::Journal(_) => None,
+            Wait::Topology(_) | Wait::Durability(_) => None,
         }
     }
 
@@ -108,7 +112,7 @@ impl Wait {
         match self {
             Wait::Tail(_) => "documents",
             Wait::Pause(_) => "more of a backup",
-            Wait::Journal(_) => "the journal",
+            Wait::Durability(wait) => wait.until.description(),
             Wait::Topology(_) => TOPOLOGY_WAIT,
         }
     }

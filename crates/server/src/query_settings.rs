@@ -266,6 +266,18 @@ impl AllQuerySettings {
         })
     }
 
+    /// Reads them again: another member of the replica set may have changed them.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn reload(&self, store: &DocumentStore) -> Result<()> {
+        let read = AllQuerySettings::load(store)?;
+        let is_used = read.is_used.load(Ordering::Relaxed);
+        *self.by_hash.write() = read.by_hash.into_inner();
+        self.is_used.store(is_used, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Stores other settings, and uses them from then on.
     fn replace(
         &self,

@@ -85,6 +85,10 @@ pub struct Session {
     executed: BTreeMap<i32, Recorded>,
     /// Whether its records were read.
     is_loaded: bool,
+    /// The leadership in which they were read, see [`Sessions::begin_to_lead`].
+    leadership: u64,
+    /// The leadership now.
+    leaderships: Arc<AtomicU64>,
     /// Whether it has stored records.
     is_stored: bool,
     /// Whether it has stored records of other statements than the first one, which later numbers may not replace.
@@ -229,6 +233,7 @@ pub struct Sessions {
     search: Mutex<records::Search>,
     record_bytes: Arc<AtomicUsize>,
     retried: Arc<AtomicU64>,
+    leaderships: Arc<AtomicU64>,
     pub counts: TransactionCounts,
 }
 
@@ -243,10 +248,17 @@ impl Sessions {
             search: Mutex::default(),
             record_bytes: Arc::default(),
             retried: Arc::default(),
+            leaderships: Arc::default(),
             counts: TransactionCounts::default(),
         };
         sessions.set_transaction_lifetime(lifetime);
         sessions
+    }
+
+    /// This server becomes the primary. Another one may have written records of sessions meanwhile, so each session reads its own
+    /// again.
+    pub fn begin_to_lead(&self) {
+        self.leaderships.fetch_add(1, Ordering::SeqCst);
     }
 
     #[allow(clippy::len_without_is_empty)]
@@ -298,6 +310,8 @@ impl Sessions {
             machine: Machine::default(),
             executed: BTreeMap::new(),
             is_loaded: false,
+            leadership: 0,
+            leaderships: self.leaderships.clone(),
             is_stored: false,
             has_more: false,
             clears: false,

@@ -30,7 +30,7 @@ use crate::observability::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::observability::query_stats::QueryStats;
 use crate::oplog::{self, OplogUpkeep};
 use crate::query_settings::AllQuerySettings;
-use crate::replication::{Replication, stored_name};
+use crate::replication::{Consensus, NoPeers, Replication, stored_name};
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -66,6 +66,8 @@ pub struct Instance {
     pub arguments: Vec<String>,
     stop: watch::Sender<bool>,
     stopping: AtomicBool,
+    /// Whether the program starts again after the end.
+    pub restarts: AtomicBool,
 }
 
 /// Maintenance of the stored data.
@@ -88,6 +90,8 @@ pub struct ReplicaSet {
     pub standby: Option<Arc<Standby>>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
+    /// Counts the changes of stored settings, users and roles.
+    pub stored: Arc<watch::Sender<u64>>,
 }
 
 /// The clients, and the state that they leave between their requests.
@@ -174,11 +178,14 @@ impl Server {
         let instance = Instance::new(&settings, port);
         set_hooks(&store, &log, &metrics, &instance);
         let set = ReplicaSet::open(&settings, &store, &instance)?;
-        let is_member = (set.replication.as_ref()).is_some_and(|set| set.member().is_some());
         let query_settings = AllQuerySettings::load(&store).map_err(StartError::Store)?;
-        open_oplog(&store, &settings, &log, is_member)?;
+        if set.consensus().is_none() {
+            // A member opens it when it becomes the primary.
+            let is_in_set = (set.replication.as_ref()).is_some_and(|set| set.member().is_some());
+            open_oplog(&store, &settings, &log, is_in_set).map_err(StartError::Store)?;
+        }
         let records = Records::new(&settings, &instance)?;
-        let clients = Clients::new(&settings, &store, &instance, tls)?;
+        let clients = Clients::new(&settings, &store, &instance, &set, tls)?;
         let execution = Execution::new(&settings, &store, &log, query_settings)?;
         Ok(Server {
             maintenance: Maintenance::new(&settings),
@@ -208,6 +215,20 @@ impl Server {
     pub fn topology_counter(&self) -> i64 {
         let set = self.set.replication.as_ref();
         set.map_or(0, |set| *set.topology().borrow())
+    }
+
+    /// Whether this server writes on its own account, such as the deletes of expired documents: not while another one is the primary.
+    pub fn leads(&self) -> bool {
+        match &self.set.replication {
+            Some(set) if set.consensus().is_some() => set.is_primary(),
+            _ => !self.store.is_following(),
+        }
+    }
+
+    /// Asks the server to end, and its program to start again in the same process.
+    pub fn restart(&self) {
+        self.instance.restarts.store(true, Ordering::SeqCst);
+        self.stop();
     }
 
     /// Operations at least this long are logged.
@@ -277,14 +298,17 @@ fn set_hooks(store: &DocumentStore, log: &Arc<Log>, metrics: &Metrics, instance:
     hooks.name_host(instance.host_and_port());
 }
 
-/// Turns the oplog on or off, as the settings say.
-fn open_oplog(
+/// Turns the oplog on or off, as the settings say. `is_in_set` says whether the server is a member of a set that is initiated.
+///
+/// # Errors
+/// Errors of the store.
+pub fn open_oplog(
     store: &DocumentStore,
     settings: &Settings,
     log: &Log,
-    is_member: bool,
-) -> Result<(), StartError> {
-    let opened = oplog::open(store, settings, is_member).map_err(StartError::Store)?;
+    is_in_set: bool,
+) -> Result<(), Error> {
+    let opened = oplog::open(store, settings, is_in_set)?;
     if let Some(what) = opened {
         let bytes = i64::try_from(store.oplog().settings().bytes_max).unwrap_or(i64::MAX);
         log.info(
@@ -309,6 +333,7 @@ impl Instance {
             arguments: settings.arguments.clone(),
             stop: watch::Sender::new(false),
             stopping: AtomicBool::new(false),
+            restarts: AtomicBool::new(false),
         }
     }
 
@@ -355,13 +380,20 @@ impl ReplicaSet {
                 _ => None,
             };
             let name = given_name.or(stored.as_deref());
-            name.map(|name| Replication::open(store, name, reached))
+            let transport = Arc::new(NoPeers);
+            name.map(|name| Replication::open(store, name, reached, &settings.db_path, transport))
         };
         Ok(ReplicaSet {
             replication: replication.transpose().map_err(StartError::ReplicaSet)?,
             standby,
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
+            stored: Arc::new(watch::Sender::new(0)),
         })
+    }
+
+    /// The member of consensus that the server runs.
+    pub fn consensus(&self) -> Option<&Consensus> {
+        self.replication.as_ref()?.consensus()
     }
 }
 
@@ -370,14 +402,17 @@ impl Clients {
         settings: &Settings,
         store: &DocumentStore,
         instance: &Instance,
+        set: &ReplicaSet,
         tls: Option<Tls>,
     ) -> Result<Clients, StartError> {
+        let stored = set.stored.clone();
+        let hook = move || stored.send_modify(|changes| *changes += 1);
         let mut cursors = Cursors::new(store.memory());
         if settings.tikv.is_on {
             cursors = cursors.marked(sharding::mark(&instance.host_and_port()));
         }
         Ok(Clients {
-            access: Access::new(store.clone(), settings.security.authorization),
+            access: Access::with_hook(store.clone(), settings.security.authorization, hook),
             logins: Logins::new(&settings.logins).map_err(StartError::Random)?,
             connections: Connections::default(),
             sessions: Sessions::new(settings.session_timeout, settings.transaction_lifetime),

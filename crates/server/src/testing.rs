@@ -13,13 +13,13 @@ use std::time::Instant;
 
 use frond_auth::{Privilege, UserName};
 use frond_bson::{DocBuf, doc};
-use frond_error::Error;
 use frond_store::disk::{Disk, FsDisk};
 use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use crate::access::User;
+use crate::background;
 use crate::client::Client;
 use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
@@ -29,6 +29,7 @@ use crate::observability::log::Log;
 use crate::observability::metrics::Metrics;
 use crate::operation::Exhaust;
 use crate::outcome::Wait;
+use crate::replication::Replication;
 use crate::request::{Answer, InFlight, Request, Step};
 use crate::sessions::SessionOwner;
 use crate::settings::Settings;
@@ -44,6 +45,15 @@ pub struct TestServer {
     pub connection: Arc<Connection>,
     pub state: ClientState,
     _directory: tempfile::TempDir,
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        // Before the directory is removed.
+        if let Some(consensus) = self.server.set.consensus() {
+            consensus.stop();
+        }
+    }
 }
 
 impl TestServer {
@@ -86,7 +96,10 @@ impl TestServer {
             disk_reserve_bytes: settings.disk_reserve_bytes,
             log_recovery: settings.journal_recovery,
         };
-        let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
+        let mut options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
+        if settings.is_member(false) {
+            options = options.of_member();
+        }
         let store = match disk(directory.path().to_owned()) {
             Some(disk) => DocumentStore::open_on_disk(disk, options),
             None => DocumentStore::open_directory(directory.path(), &storage, options),
@@ -99,6 +112,7 @@ impl TestServer {
         // As large as in a server that has all of the machine, whatever the budget of the store.
         server.execution.quotas = MemoryQuotas::new(server.store.memory(), usable_bytes() / 4);
         let server = Arc::new(server);
+        background::follow_set(&server);
         let connection = server
             .clients
             .connections
@@ -201,9 +215,12 @@ impl TestServer {
         loop {
             match step {
                 Step::Done(answer) => return answer,
-                Step::Wait(Wait::Journal(wait)) => {
-                    let failure = server.store.flush_log().err().map(Error::from);
-                    return running.after_journal(wait.reply, failure);
+                Step::Wait(Wait::Durability(wait)) => {
+                    let consensus = server.set.replication.as_ref();
+                    let consensus = consensus.and_then(Replication::consensus);
+                    let waited = wait.until.wait(&server.store, consensus);
+                    let waited = block_in_place(|| Handle::current().block_on(waited));
+                    return running.after_durability(wait.reply, waited.err());
                 }
                 Step::Wait(mut wait) => {
                     meanwhile(&wait);
@@ -293,7 +310,7 @@ pub fn on_connection_of(
         Err(answer) => *answer,
         Ok(mut running) => match running.run(None) {
             Step::Done(answer) => answer,
-            Step::Wait(Wait::Journal(wait)) => running.after_journal(wait.reply, None),
+            Step::Wait(Wait::Durability(wait)) => running.after_durability(wait.reply, None),
             Step::Wait(wait) => panic!("{command:?} waits for {}", wait.description()),
         },
     };

@@ -230,6 +230,12 @@ impl ClusterTime {
         Ok(())
     }
 
+    /// Moves the clock to the durable bound, above all times that were given out before a crash.
+    pub fn advance_to_bound(&self) {
+        let bound = self.times.reserved.load(Ordering::SeqCst);
+        self.times.last.fetch_max(bound, Ordering::SeqCst);
+    }
+
     /// Raises the durable bound before a tick has to wait for it. Does nothing until the first tick.
     ///
     /// # Errors

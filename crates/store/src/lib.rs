@@ -13,6 +13,7 @@ mod find;
 mod follow;
 mod index_build;
 mod maintenance;
+mod member_log;
 mod memory;
 mod op_stats;
 pub mod oplog;
@@ -55,8 +56,8 @@ pub use frond_storage::error::{Error, Result};
 pub use frond_storage::keyspace::{
     Activity, ActivityEvent, ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace,
     DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener, FlushPause,
-    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits,
-    default_disk_reserve, disk,
+    Interrupt, LogCut, LogRecovery, MemberLog, MemoryBudget, MemoryUse, NoListener, Reservation,
+    Waits, default_disk_reserve, disk,
 };
 pub use frond_storage::merge::merge_operator;
 pub use frond_storage::namespace::{Namespace, check_database_name};

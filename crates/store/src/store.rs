@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::catalog::{Catalog, LastWritten};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::coordination::{Coordination, ServerInfo, SharedOptions};
+use crate::member_log::StoreLog;
 use crate::oplog::{Oplog, OplogSettings};
 use crate::own_files::OwnFiles;
 use crate::queries::QuerySettings;
@@ -292,7 +293,12 @@ impl DocumentStore {
     /// Errors of the engine.
     pub fn close(&self) -> Result<()> {
         let left = self.leave();
-        let lowered = self.cluster_time.lower_bound();
+        let lowered = if self.catalog.is_member() {
+            // Its member has ended, see `lower_clock_bound`.
+            Ok(())
+        } else {
+            self.cluster_time.lower_bound()
+        };
         self.engine().close()?;
         lowered.and(left)
     }
@@ -377,36 +383,32 @@ impl DocumentStore {
     }
 
     /// The log that this server shares with the other members of its replica set; `None` if it is not a member of one. What is applied
-    /// from there is in the catalog of this store at once.
+    /// from there is in the catalog of this store at once, and the store begins and ends to lead with the log.
     pub fn member_log(&self) -> Option<Arc<dyn MemberLog>> {
         let files = self.engine().files()?;
-        (self.catalog.is_member()).then(|| Arc::new(files.clone()) as Arc<dyn MemberLog>)
+        (self.catalog.is_member()).then(|| {
+            Arc::new(StoreLog {
+                log: files.clone(),
+                catalog: self.catalog.clone(),
+                cluster_time: self.cluster_time.clone(),
+            }) as Arc<dyn MemberLog>
+        })
     }
 
-    /// Lets this member of a replica set commit. All of the log is applied.
-    ///
-    /// # Errors
-    /// Errors of the engine. The member does not lead then, or does not stay the leader.
-    pub fn begin_to_lead(&self) -> Result<()> {
-        let Some(log) = self.member_log() else {
-            return Ok(());
-        };
-        self.catalog.prepare_to_lead()?;
-        self.cluster_time.take_over(self.engine())?;
-        log.set_leading(true)?;
-        self.catalog.begin_to_lead()
-    }
-
-    /// From here on commits fail with `NotWritablePrimary` (10107), and the store follows another member.
+    /// Prepares the clock of a leader that is about to end, so that its next start does not move the clock ahead.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn end_to_lead(&self) -> Result<()> {
-        if let Some(log) = self.member_log() {
-            log.set_leading(false)?;
-            self.cluster_time.follow(self.oplog().last());
-        }
-        Ok(())
+    pub fn lower_clock_bound(&self) -> Result<()> {
+        self.cluster_time.lower_bound()
+    }
+
+    /// Ends what the leader before has left unfinished. The log of this member accepts commits.
+    ///
+    /// # Errors
+    /// Errors of the engine; `NotWritablePrimary` (10107).
+    pub fn clean_up_as_leader(&self) -> Result<()> {
+        self.catalog.clean_up_as_leader()
     }
 
     /// From here on changes have entries of their own again. The caller sees to it that nothing else commits meanwhile.

@@ -17,11 +17,21 @@ use frond_error::Result;
 use frond_store::DocumentStore;
 use parking_lot::Mutex;
 
+use crate::replication::CONFIG_NAMESPACE;
 use stored::{ROLES, Stored, USERS};
 pub use user::{Candidate, User};
 
 /// The most users that are kept in memory.
 const USERS_KEPT_MAX: usize = 4096;
+
+/// The collections of users and roles, and those of settings that all members of a replica set share.
+const WATCHED: &[&str] = &[
+    USERS.full,
+    ROLES.full,
+    CONFIG_NAMESPACE,
+    "config.settings",
+    "config.clusterParameters",
+];
 
 /// Users that are read at the same time.
 const TURNS: usize = 32;
@@ -47,11 +57,21 @@ pub struct Access {
 impl Access {
     /// The users and roles of a store. `is_enforced` tells whether commands need privileges.
     pub fn new(store: DocumentStore, is_enforced: bool) -> Access {
+        Access::with_hook(store, is_enforced, || {})
+    }
+
+    /// The same. `hook` is called after changes of users, roles and stored settings of the server.
+    pub fn with_hook(
+        store: DocumentStore,
+        is_enforced: bool,
+        hook: impl Fn() + Send + Sync + 'static,
+    ) -> Access {
         let generation = Arc::new(AtomicU64::new(1));
         let counter = generation.clone();
         let hooks = store.catalog().hooks();
-        hooks.on_change_of(&[USERS.full, ROLES.full], move || {
+        hooks.on_change_of(WATCHED, move || {
             counter.fetch_add(1, Ordering::AcqRel);
+            hook();
         });
         Access {
             store,

@@ -27,7 +27,9 @@ pub async fn expire(server: Arc<Server>) {
         server.metrics.cursors_timed_out.add(closed);
         let expired = tokio::task::block_in_place(|| {
             // A later search finds the records that cannot be read or removed now.
-            let _ = server.clients.sessions.search_expired(&server.store);
+            if server.leads() {
+                let _ = server.clients.sessions.search_expired(&server.store);
+            }
             server.clients.sessions.expire(now, &server.store)
         });
         for open in expired {
@@ -37,6 +39,8 @@ pub async fn expire(server: Arc<Server>) {
             set.read_timestamps.expire(now, false);
         }
         // If it fails, the next tick tries again and reports it.
-        let _ = tokio::task::block_in_place(|| server.store.cluster_time().reserve_ahead());
+        if server.leads() {
+            let _ = tokio::task::block_in_place(|| server.store.cluster_time().reserve_ahead());
+        }
     }
 }

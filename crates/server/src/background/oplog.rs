@@ -22,7 +22,7 @@ pub async fn trim_oplog(server: Arc<Server>) {
         if writing.is_some() && server.store.oplog().is_on() {
             tokio::task::block_in_place(|| {
                 // Of several servers over one keyspace one removes for all.
-                if server.store.leads("oplog").unwrap_or(false) {
+                if server.leads() && server.store.leads("oplog").unwrap_or(false) {
                     maintenance.step(&server, Instant::now());
                 }
             });

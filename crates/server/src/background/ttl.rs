@@ -24,12 +24,12 @@ impl Monitor {
         let watched = server.clone();
         let job = Job::start("frond-ttl", move |limits| {
             while !Job::is_interrupted(limits) {
-                // On a standby documents expire as its primary says.
+                // On other members documents expire as the primary says.
                 let is_due = watched.maintenance.ttl.sleep(&limits.killed)
                     && watched.maintenance.ttl.is_enabled();
                 // Of several servers over one keyspace one deletes for all.
                 let leads = is_due && watched.store.leads("ttl").unwrap_or(false);
-                if leads && !watched.store.is_following() {
+                if leads && watched.leads() {
                     pass(&watched, limits);
                 }
             }

@@ -129,7 +129,7 @@ pub fn run(arguments: &clap::ArgMatches, workers: Option<WorkerProgram>) -> Exit
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(Ended::Stopped) => ExitCode::SUCCESS,
-        Ok(Ended::StartAnew) => start_anew(),
+        Ok(Ended::StartAnew { .. }) => start_anew(),
         Err(stop) => {
             let attributes = doc! {"error": &stop.message, "exitCode": i32::from(stop.code)};
             log.error(
@@ -175,8 +175,8 @@ fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -
 enum Ended {
     /// It was asked to.
     Stopped,
-    /// A standby is to be started from a copy.
-    StartAnew,
+    /// The program is to start again, a standby from a copy.
+    StartAnew { discards: bool },
 }
 
 /// Starts this program again in the same process, with the same arguments.
@@ -309,6 +309,9 @@ fn open_server(
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
+    background::follow_set(&server);
+    tokio::task::block_in_place(|| background::lead_alone(&server))
+        .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
     tokio::task::block_in_place(|| {
         startup_log::write(&server);
         feature_version::write(&server);
@@ -364,15 +367,16 @@ fn log_listening(server: &Server, ips: &[IpAddr], began: Instant) {
 
 /// Ends the threads of a standby, and returns how the server goes on.
 fn stop_following(server: &Server) -> Ended {
-    let Some(standby) = &server.set.standby else {
-        return Ended::Stopped;
-    };
-    tokio::task::block_in_place(|| standby.join());
-    if standby.wants_copy() {
-        Ended::StartAnew
-    } else {
-        Ended::Stopped
+    if let Some(standby) = &server.set.standby {
+        tokio::task::block_in_place(|| standby.join());
+        if standby.wants_copy() {
+            return Ended::StartAnew { discards: true };
+        }
     }
+    if server.instance.restarts.load(Ordering::SeqCst) {
+        return Ended::StartAnew { discards: false };
+    }
+    Ended::Stopped
 }
 
 /// Closes the store of a server without connections.
@@ -380,10 +384,19 @@ fn close(server: &Server, ended: &Ended) -> Result<(), FatalError> {
     if let Some(tracing) = &server.records.tracing {
         tokio::task::block_in_place(|| tracing.stop());
     }
+    if let Some(consensus) = server.set.consensus() {
+        tokio::task::block_in_place(|| {
+            if consensus.is_leading() {
+                // Otherwise the next start moves the clock ahead.
+                let _ = server.store.lower_clock_bound();
+            }
+            consensus.stop();
+        });
+    }
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;
-    if matches!(ended, Ended::StartAnew) {
+    if matches!(ended, Ended::StartAnew { discards: true }) {
         standby::discard(&server.settings).map_err(FatalError::standby)?;
     }
     Ok(())
@@ -417,6 +430,11 @@ fn open_store(
         .with_large_documents(settings.large_documents)
         .with_natural_order(settings.natural_order)
         .following(follows);
+    let options = if settings.is_member(follows) {
+        options.of_member()
+    } else {
+        options
+    };
     if settings.tikv.is_on {
         open_cluster(settings, log, options, port)
     } else {

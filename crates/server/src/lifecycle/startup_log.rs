@@ -16,7 +16,7 @@ const BYTES_MAX: i64 = 10 << 20;
 
 /// Adds an entry. The server starts without it, too: the disk may be full. What follows another server writes nothing of its own.
 pub fn write(server: &Server) {
-    if server.store.is_following() {
+    if !server.leads() {
         return;
     }
     if let Err(error) = try_write(server) {

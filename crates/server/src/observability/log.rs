@@ -67,19 +67,22 @@ pub enum Component {
     Storage,
     Index,
     Query,
+    /// The replica set.
+    Replication,
     /// Transactions of several statements.
     Transaction,
 }
 
 impl Component {
     /// Every component, with its name in settings and parameters.
-    pub const NAMED: [(&'static str, Component); 8] = [
+    pub const NAMED: [(&'static str, Component); 9] = [
         ("accessControl", Component::Access),
         ("command", Component::Command),
         ("control", Component::Control),
         ("index", Component::Index),
         ("network", Component::Network),
         ("query", Component::Query),
+        ("replication", Component::Replication),
         ("storage", Component::Storage),
         ("transaction", Component::Transaction),
     ];
@@ -93,6 +96,7 @@ impl Component {
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",
+            Component::Replication => "REPL",
             Component::Transaction => "TXN",
         }
     }

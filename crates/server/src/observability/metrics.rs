@@ -179,6 +179,10 @@ pub struct Metrics {
     pub ticket_waits: [Timed; 2],
     /// Writes that waited for the journal.
     pub journal_waits: Timed,
+    /// Replies that waited for other members of the set.
+    pub replication_waits: Timed,
+    /// Those whose write concern had a limit that was over first.
+    pub replication_timeouts: Counter,
     /// By the index of the command in the table.
     pub commands: Vec<CommandCount>,
     /// Commands refused because the client is not logged in, or lacks a privilege.

@@ -1,88 +1,63 @@
-//! A replica set of one: this server is its only member, and its primary from the moment it is initiated.
+//! The replica set of this server: its configuration, its part in it, times and concerns.
 //!
-//! There is one of these in a server that was started with a name of a set. Its configuration is a document of
-//! `local.system.replset`, as in MongoDB.
+//! There is one of these in a server that was started with a name of a set. The configuration is a document of
+//! `local.system.replset`, as in MongoDB, which the members receive like all others. [`Consensus`] elects the primary among them.
 
-mod config;
+mod changes;
+mod consensus;
 mod defaults;
+mod durability;
+mod heard;
+mod identity;
+mod member;
 mod read_timestamps;
 mod router;
 mod standby;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frond_bson::{Doc, DocBuf, ObjectId, Timestamp, Value, doc};
+use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replica::Transport;
+use frond_replset::not_yet_initialized;
 use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::host::clock::now_ms;
-use crate::internal_collections::{find_one, replace_one};
 
-pub use config::Config;
+pub use consensus::{Consensus, member_id, peer, refusal};
 pub use defaults::Defaults;
+pub use durability::Acknowledgment;
+pub use heard::{Heard, Heartbeats, Report};
+pub use member::{Election, Member, wall};
 pub use read_timestamps::ReadTimestamps;
 pub use standby::stored_name;
 
 /// Where the configuration is stored.
 const CONFIG_COLLECTION: (&str, &str) = ("local", "system.replset");
 
+/// The same, as a namespace.
+pub const CONFIG_NAMESPACE: &str = "local.system.replset";
+
 /// The largest lead over the wall clock to which a client may set the cluster time: a year, as in MongoDB.
 const DRIFT_MAX: Duration = Duration::from_secs(31_536_000);
 
-/// The member once the set is initiated. A change of the configuration makes a new one.
-#[derive(Debug)]
-pub struct Member {
-    pub config: Config,
-    /// When it became the primary.
-    pub elected: Timestamp,
-    /// The same by the wall clock, in milliseconds since 1970.
-    pub elected_ms: i64,
-}
+/// The shortest election timeout that the configuration can set. Below, a pause of the system would begin an election.
+const ELECTION_TIMEOUT_MIN_MS: u64 = 100;
 
-impl Member {
-    /// Identifies the election: larger for a later one, as drivers compare it.
-    pub fn election_id(&self) -> ObjectId {
-        frond_replset::election_id(self.config.term)
+/// A network without other members.
+pub struct NoPeers;
+
+impl Transport for NoPeers {
+    fn send(&self, _: u64, _: &frond_replica::Peer, _: Vec<u8>) -> frond_replica::Reply {
+        Box::pin(std::future::ready(Err(
+            std::io::ErrorKind::Unsupported.into()
+        )))
     }
-
-    /// A time as the operation time of a set: `{ts, t}`.
-    pub fn op_time(&self, ts: Timestamp) -> DocBuf {
-        doc! {"ts": ts, "t": self.config.term}
-    }
-
-    /// The fields of `hello` and `serverStatus` about the set, before the role.
-    pub fn describe_set(&self, reply: &mut DocBuf) {
-        reply.push_array("hosts", |hosts| hosts.push(&*self.config.host));
-        reply.push("setName", &*self.config.name);
-        reply.push("setVersion", self.config.version as i32);
-    }
-
-    /// The fields of `hello` and `serverStatus` about the member, after the role. `last` is the time of the last write.
-    pub fn describe_self(&self, last: Timestamp, reply: &mut DocBuf) {
-        let host = &*self.config.host;
-        reply.push("primary", host);
-        if !self.config.tags.is_empty() {
-            reply.push("tags", &self.config.tags);
-        }
-        reply.push("me", host);
-        reply.push("electionId", self.election_id());
-        let (time, date) = (self.op_time(last), wall(last));
-        reply.push(
-            "lastWrite",
-            &doc! {
-                "opTime": &time, "lastWriteDate": date, "majorityOpTime": &time, "majorityWriteDate": date,
-            },
-        );
-    }
-}
-
-/// The second of a cluster time, as a date.
-pub fn wall(time: Timestamp) -> Value<'static> {
-    Value::DateTime(i64::from(time.time) * 1000)
 }
 
 /// The writes of one command.
@@ -106,8 +81,16 @@ pub struct Replication {
     written: AtomicU64,
     store: DocumentStore,
     member: RwLock<Option<Arc<Member>>>,
-    /// Held while the configuration changes.
+    /// Held while the configuration or the part of this server changes.
     changing: Mutex<()>,
+    /// The last election that this server has won, with its term.
+    election: Mutex<Option<(u64, Election)>>,
+    /// The largest cluster time that clients of this server have seen elsewhere.
+    seen: AtomicU64,
+    /// `None` for a server that consensus does not concern: a standby, and a server of a cluster.
+    consensus: Option<Consensus>,
+    /// The other members.
+    pub heartbeats: Heartbeats,
     /// The counter of the topology version.
     topology: watch::Sender<i64>,
     /// Whether the server is one of many over a cluster, which have no set among them.
@@ -115,30 +98,42 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// The set with this name, with the configuration that the store has, if any. The member is elected by that: the
-    /// term goes up with each start.
+    /// The set with this name. The store was opened as that of a member. The server takes part in consensus from here on.
     ///
     /// # Errors
-    /// `InvalidReplicaSetConfig` (93) for a configuration of another set, or one that this server cannot have.
-    pub fn open(store: &DocumentStore, name: &str, default_host: String) -> Result<Replication> {
-        let set = Replication::new(store, name, default_host)?;
-        if let Some(stored) = find_one(store, CONFIG_COLLECTION, doc! {})? {
-            let term = stored.get_i64("term").unwrap_or(0) + 1;
-            let config = Config::parse(&stored, term, ObjectId::new())?;
-            if config.name != name {
-                return Err(Error::new(
-                    ErrorCode::InvalidReplicaSetConfig,
-                    format!(
-                        "the data directory belongs to the replica set {}: start the server with this name, or \
-                         without a replica set and drop local.system.replset",
-                        config.name
-                    ),
-                ));
-            }
-            // On a full disk the server starts in the term it had.
-            let _ = set.store_config(&config);
-            set.become_primary(config, store.cluster_time().tick()?);
+    /// `InvalidReplicaSetConfig` (93) for a configuration of another set; errors of the files and of consensus.
+    pub fn open(
+        store: &DocumentStore,
+        name: &str,
+        default_host: String,
+        db_path: &Path,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Replication> {
+        let mut set = Replication::new(store, name, default_host)?;
+        let config = set.stored_config()?;
+        if let Some(config) = config.as_ref().filter(|config| config.name != name) {
+            return Err(Error::new(
+                ErrorCode::InvalidReplicaSetConfig,
+                format!(
+                    "the data directory belongs to the replica set {}: start the server with this name, or \
+                     without a replica set and drop local.system.replset",
+                    config.name
+                ),
+            ));
         }
+        let id = identity::read_or_make(db_path).map_err(|error| {
+            Error::internal(format!(
+                "the number of the member in the data directory: {error}"
+            ))
+        })?;
+        let mut settings = frond_replica::Settings::new(id);
+        if let Some(config) = &config {
+            let millis = u64::try_from(config.settings.election_timeout_ms).unwrap_or(0);
+            settings.election_timeout = Duration::from_millis(millis.max(ELECTION_TIMEOUT_MIN_MS));
+            settings.heartbeat_interval = settings.election_timeout / 5;
+        }
+        set.consensus = Some(Consensus::start(store, settings, transport)?);
+        set.refresh();
         Ok(set)
     }
 
@@ -152,6 +147,10 @@ impl Replication {
             store: store.clone(),
             member: RwLock::new(None),
             changing: Mutex::new(()),
+            election: Mutex::default(),
+            seen: AtomicU64::new(0),
+            consensus: None,
+            heartbeats: Heartbeats::default(),
             topology: watch::Sender::new(0),
             is_router: false,
         })
@@ -167,74 +166,25 @@ impl Replication {
     /// # Errors
     /// `NotYetInitialized` (94).
     pub fn initiated(&self) -> Result<Arc<Member>> {
-        self.member().ok_or_else(|| {
-            Error::new(
-                ErrorCode::NotYetInitialized,
-                "no replset config has been received",
-            )
-        })
+        self.member().ok_or_else(not_yet_initialized)
+    }
+
+    /// The member of consensus that this server runs.
+    pub fn consensus(&self) -> Option<&Consensus> {
+        self.consensus.as_ref()
+    }
+
+    /// Whether this server accepts writes.
+    pub fn is_primary(&self) -> bool {
+        self.member
+            .read()
+            .as_ref()
+            .is_some_and(|member| member.is_primary())
     }
 
     /// The counter of the topology version, which goes up when the answer to `hello` changes.
     pub fn topology(&self) -> watch::Receiver<i64> {
         self.topology.subscribe()
-    }
-
-    /// Begins the set with a configuration. `prepare` is called when this cannot be refused any more, before it is durable.
-    ///
-    /// # Errors
-    /// `AlreadyInitialized` (23), errors of the configuration, that of `prepare`.
-    pub fn initiate(&self, given: &Doc, prepare: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _one = self.changing.lock();
-        if self.member().is_some() {
-            return Err(Error::new(
-                ErrorCode::AlreadyInitialized,
-                "already initialized",
-            ));
-        }
-        let config = Config::first(given, &self.name)?;
-        prepare()?;
-        // The time comes first: what fails must fail before the configuration is durable.
-        let elected = self.store.cluster_time().tick()?;
-        self.store_config(&config)?;
-        self.become_primary(config, elected);
-        Ok(())
-    }
-
-    /// Changes the configuration.
-    ///
-    /// # Errors
-    /// `NotYetInitialized` (94), errors of the configuration.
-    pub fn reconfigure(&self, given: &Doc, force: bool) -> Result<()> {
-        let _one = self.changing.lock();
-        let member = self.initiated()?;
-        let config = member.config.next(given, force)?;
-        // So that reads after this see it in their operation time. First, because it may fail: the configuration is durable below.
-        self.store.cluster_time().tick()?;
-        self.store_config(&config)?;
-        self.publish(Member {
-            config,
-            elected: member.elected,
-            elected_ms: member.elected_ms,
-        });
-        Ok(())
-    }
-
-    fn store_config(&self, config: &Config) -> Result<()> {
-        replace_one(&self.store, CONFIG_COLLECTION, &config.name, &config.doc)
-    }
-
-    fn become_primary(&self, config: Config, elected: Timestamp) {
-        self.publish(Member {
-            config,
-            elected,
-            elected_ms: now_ms(),
-        });
-    }
-
-    fn publish(&self, member: Member) {
-        *self.member.write() = Some(Arc::new(member));
-        self.topology.send_modify(|counter| *counter += 1);
     }
 
     /// Takes over the `$clusterTime` that a client has seen.
@@ -281,7 +231,21 @@ impl Replication {
                 ),
             ));
         }
-        Ok(clock.advance(time)?)
+        // Only a primary moves its clock, which is durable; another member does when it becomes the primary.
+        self.seen.fetch_max(time.to_u64(), Ordering::SeqCst);
+        if self.consensus.is_some() && !self.is_primary() {
+            return Ok(());
+        }
+        match clock.advance(time) {
+            Err(error) if error.code() == ErrorCode::NotWritablePrimary => Ok(()),
+            advanced => Ok(advanced?),
+        }
+    }
+
+    /// The largest cluster time that this server knows.
+    pub fn cluster_time(&self) -> Timestamp {
+        let seen = Timestamp::from_u64(self.seen.load(Ordering::SeqCst));
+        self.store.cluster_time().last().max(seen)
     }
 
     /// Adds the times that drivers pass on to a reply: `$clusterTime`, and `operationTime`. That of a command that `wrote` is
@@ -291,11 +255,11 @@ impl Replication {
         if self.member.read().is_none() {
             return;
         }
-        let clock = self.store.cluster_time();
         let time = match wrote {
             Some(wrote) => self.wrote(wrote.entry),
-            None if self.is_standby() => self.store.oplog().last(),
-            None => clock.last(),
+            // The members of a set have the times of entries in common, and no others.
+            None if self.is_standby() || self.has_entries() => self.store.oplog().last(),
+            None => self.store.cluster_time().last(),
         };
         // MongoDB without authentication has this signature.
         let hash = Value::Binary {
@@ -303,7 +267,7 @@ impl Replication {
             bytes: &[0; 20],
         };
         reply.push_doc("$clusterTime", |gossip| {
-            gossip.push("clusterTime", clock.last());
+            gossip.push("clusterTime", self.cluster_time());
             gossip.push_doc("signature", |signature| {
                 signature.push("hash", hash);
                 signature.push("keyId", 0i64);
@@ -322,7 +286,7 @@ impl Replication {
     pub fn wrote(&self, entry: Option<Timestamp>) -> Timestamp {
         let clock = self.store.cluster_time();
         // Of a standby these are writes of its own databases, which its primary does not know.
-        if self.is_standby() {
+        if self.is_standby() || (entry.is_none() && self.has_entries()) {
             return self.store.oplog().last();
         }
         // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
@@ -330,6 +294,11 @@ impl Replication {
         let time = entry.unwrap_or_else(|| clock.tick().unwrap_or_else(|_| clock.last()));
         self.written.fetch_max(time.to_u64(), Ordering::SeqCst);
         time
+    }
+
+    /// Whether each write of the set has an entry in the oplog of all members.
+    fn has_entries(&self) -> bool {
+        self.consensus.is_some() && self.store.oplog().is_on()
     }
 
     /// The time of the last write: with an oplog, that of its last entry.
@@ -358,7 +327,7 @@ impl Replication {
         at: Option<Timestamp>,
         after: Option<Timestamp>,
     ) -> Result<(SnapshotReads, Timestamp)> {
-        if self.is_standby() {
+        if self.store.is_following() {
             return self.read_timestamps.of_standby(&self.store, at);
         }
         if let Some(found) = self.read_timestamps.of_cluster(&self.store, at)? {
@@ -382,10 +351,10 @@ impl Replication {
     /// # Errors
     /// `InvalidOptions` (72) for a time in the future.
     pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
-        if self.is_standby() {
+        let mut now = self.cluster_time();
+        if self.store.is_following() && (time <= now || self.is_standby()) {
             return self.wait_reached(field, time);
         }
-        let mut now = self.store.cluster_time().last();
         if time > now && self.is_router {
             // Another server of the cluster may have told the client a time that this one has not asked for yet.
             now = self.store.cluster_time().tick()?;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use frond_bson::ObjectId;
 use frond_error::Result;
+use frond_replset::{SetConfig, State};
 use frond_store::DocumentStore;
 
-use super::{Config, Member, Replication};
-use crate::host::clock::now_ms;
+use super::Replication;
+use super::member::alone;
 
 /// The name that stands for the cluster where a set's is needed.
 const NAME: &str = "tikv";
@@ -19,14 +19,11 @@ impl Replication {
     /// # Errors
     /// Errors of the store.
     pub fn open_router(store: &DocumentStore, host: String) -> Result<Replication> {
-        let config = Config::parse(&Config::of_one(NAME, &host), 1, ObjectId::new())?;
+        let mut config = SetConfig::parse(&SetConfig::default_doc(NAME, &host))?;
+        config.term = Some(1);
         let mut set = Replication::new(store, NAME, host)?;
         set.is_router = true;
-        *set.member.write() = Some(Arc::new(Member {
-            config,
-            elected: store.cluster_time().last(),
-            elected_ms: now_ms(),
-        }));
+        *set.member.write() = Some(Arc::new(alone(config, State::Primary)));
         Ok(set)
     }
 

@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use frond_bson::{DocBuf, ObjectId, Timestamp, Value, doc};
+use frond_bson::{DocBuf, Timestamp, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 
-use super::{CONFIG_COLLECTION, Config, Member, Replication, shown, wall};
-use crate::internal_collections::find_one;
+use frond_replset::{SetConfig, State};
+
+use super::member::alone;
+use super::{CONFIG_COLLECTION, Election, Member, Replication, shown, wall};
+use crate::host::clock::now_ms;
+use crate::internal_collections::{find_one, replace_one};
 
 /// By how much a step up raises the term. Each start of the old primary raises its term by one; it must not come to a later
 /// election than that of the new one.
@@ -44,8 +48,7 @@ impl Replication {
                 "the data directory is no copy of a primary with --replSet: start the standby with an empty one".to_owned(),
             );
         };
-        let term = stored.get_i64("term").unwrap_or(0);
-        let config = Config::parse(&stored, term, ObjectId::new())?;
+        let config = SetConfig::parse(&stored)?;
         if let Some(name) = name.filter(|name| **name != *config.name) {
             return wrong(format!(
                 "the data directory belongs to the replica set {}, not to {name}",
@@ -53,17 +56,13 @@ impl Replication {
             ));
         }
         let set = Replication::new(store, &config.name, default_host)?;
-        set.publish(Member {
-            config,
-            elected: Timestamp::default(),
-            elected_ms: 0,
-        });
+        set.publish(alone(config, State::Secondary));
         Ok(set)
     }
 
     /// Whether this server follows the primary of the set.
     pub fn is_standby(&self) -> bool {
-        self.store.is_following()
+        self.consensus.is_none() && self.store.is_following()
     }
 
     /// Takes over the configuration of the primary.
@@ -73,23 +72,18 @@ impl Replication {
     pub fn learn(&self, given: &frond_bson::Doc) -> Result<()> {
         let _one = self.changing.lock();
         let member = self.initiated()?;
-        let term = given.get_i64("term").unwrap_or(0);
-        let config = Config::parse(given, term, member.config.replica_set_id)?;
-        if config == member.config {
+        let config = SetConfig::parse(given)?;
+        if config == *member.config {
             return Ok(());
         }
-        if config.replica_set_id != member.config.replica_set_id {
+        if config.settings.replica_set_id != member.config.settings.replica_set_id {
             return Err(Error::new(
                 ErrorCode::InvalidReplicaSetConfig,
                 "it is another replica set of the same name",
             ));
         }
-        self.store_config(&config)?;
-        self.publish(Member {
-            config,
-            elected: Timestamp::default(),
-            elected_ms: 0,
-        });
+        replace_one(&self.store, CONFIG_COLLECTION, &config.name, given)?;
+        self.publish(alone(config, State::Secondary));
         Ok(())
     }
 
@@ -98,7 +92,7 @@ impl Replication {
     /// # Errors
     /// `NotYetInitialized` (94).
     pub fn has_own_configuration(&self) -> Result<bool> {
-        Ok(self.initiated()?.elected != Timestamp::default())
+        Ok(self.initiated()?.election.is_some())
     }
 
     /// Makes this server the primary of the set, which it is the only member of from here on. The store leads already.
@@ -108,38 +102,38 @@ impl Replication {
     pub fn step_up(&self) -> Result<()> {
         let _one = self.changing.lock();
         let member = self.initiated()?;
-        let mut given = DocBuf::new();
-        for (name, value) in member.config.doc.iter() {
-            match (name, value) {
-                ("version", _) => given.push(name, member.config.version + 1),
-                ("members", Value::Array(members)) => given.push_array(name, |out| {
-                    for one in members.values().filter_map(|one| one.as_doc()) {
-                        let mut changed = DocBuf::new();
-                        for (name, value) in one.iter() {
-                            match name {
-                                "host" => changed.push(name, &*self.default_host),
-                                _ => changed.push(name, value),
-                            }
-                        }
-                        out.push(&changed);
-                    }
-                }),
-                _ => given.push(name, value),
-            }
+        let mut config = SetConfig::clone(&member.config);
+        config.version += 1;
+        config.term = Some(member.term + TERMS_OF_STEP_UP);
+        for one in &mut config.members {
+            one.host.clone_from(&self.default_host);
         }
-        let term = member.config.term + TERMS_OF_STEP_UP;
-        let config = Config::parse(&given, term, member.config.replica_set_id)?;
-        let elected = self.store.cluster_time().tick()?;
-        self.store_config(&config)?;
+        let time = self.store.cluster_time().tick()?;
+        replace_one(
+            &self.store,
+            CONFIG_COLLECTION,
+            &config.name,
+            &config.to_doc(),
+        )?;
         self.defaults.reload(&self.store)?;
-        self.become_primary(config, elected);
+        self.publish(Member {
+            election: Some(Election {
+                time,
+                date_ms: now_ms(),
+            }),
+            ..alone(config, State::Primary)
+        });
         Ok(())
     }
 
     /// The fields of `hello` and `serverStatus` for a standby, from the hosts on. `role` is the name of the field that says whether it is
     /// a primary.
     pub fn describe_standby(&self, member: &Member, role: &str, reply: &mut DocBuf) {
-        let (primary, me) = (&*member.config.host, &*self.default_host);
+        let me = &*self.default_host;
+        let Some(configured) = member.configured() else {
+            return;
+        };
+        let primary = &*configured.host;
         reply.push_array("hosts", |hosts| {
             hosts.push(primary);
             if me != primary {
@@ -147,12 +141,12 @@ impl Replication {
             }
         });
         reply.push("setName", &*member.config.name);
-        reply.push("setVersion", member.config.version as i32);
+        reply.push("setVersion", member.config.version);
         reply.push(role, false);
         reply.push("secondary", true);
         reply.push("primary", primary);
-        if !member.config.tags.is_empty() {
-            reply.push("tags", &member.config.tags);
+        if !configured.tags.is_empty() {
+            reply.push("tags", &configured.tags_doc());
         }
         reply.push("me", me);
         let last = self.last_write();
@@ -165,15 +159,15 @@ impl Replication {
         );
     }
 
-    /// Waits until the standby has applied the entry of this time.
+    /// Waits until this server, which follows another one, has applied the entry of this time.
     pub(super) fn wait_reached(&self, field: &str, time: Timestamp) -> Result<()> {
         let until = Instant::now() + REACHED_WAIT;
-        while self.is_standby() && self.store.oplog().last() < time {
+        while self.store.is_following() && self.store.oplog().last() < time {
             if Instant::now() >= until {
                 return Err(Error::new(
                     ErrorCode::ExceededTimeLimit,
                     format!(
-                        "this standby has not reached the {field} {} within {} s: it has applied up to {}; ask the primary, \
+                        "this server has not reached the {field} {} within {} s: it has applied up to {}; ask the primary, \
                          or read without causal consistency",
                         shown(time),
                         REACHED_WAIT.as_secs(),

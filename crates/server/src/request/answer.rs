@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replset::Wanted;
 
 use super::parse::Request;
 use super::shared_fields::SharedFields;
@@ -80,37 +81,70 @@ pub fn close_cursor(server: &Server, reply: &Doc) {
 
 /// Adds `writeConcernError` to a reply. The write is applied and its statements are recorded by then: reported as
 /// refused, it would be applied again.
-pub fn push_journal_failure(reply: &mut DocBuf, failure: &Error) {
-    let code = ErrorCode::WriteConcernTimeout;
-    let message = format!(
-        "the write is applied, but the journal is not synced yet: {}",
-        failure.message()
-    );
-    reply.push(
-        "writeConcernError",
-        &doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message},
-    );
+pub fn push_unacknowledged(
+    shared: &SharedFields,
+    request: &Request<'_>,
+    reply: &mut DocBuf,
+    failure: &Error,
+) {
+    let info = doc! {"writeConcern": &shown_concern(request)};
+    let (code, message, info) = match failure.code() {
+        ErrorCode::PrimarySteppedDown => (failure.code(), failure.message().to_owned(), info),
+        ErrorCode::WriteConcernTimeout => {
+            let mut timed_out = doc! {"wtimeout": true};
+            timed_out.push_all(&info);
+            (failure.code(), failure.message().to_owned(), timed_out)
+        }
+        _ if matches!(shared.write_concern.wanted, Wanted::Members(0 | 1)) => (
+            ErrorCode::WriteConcernTimeout,
+            format!(
+                "the write is applied, but the journal is not synced yet: {}",
+                failure.message()
+            ),
+            DocBuf::new(),
+        ),
+        _ => (
+            ErrorCode::WriteConcernTimeout,
+            format!(
+                "the write is applied, but not acknowledged by enough members yet: {}",
+                failure.message()
+            ),
+            info,
+        ),
+    };
+    let mut error = doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message};
+    if !info.is_empty() {
+        error.push("errInfo", &info);
+    }
+    reply.push("writeConcernError", &error);
+}
+
+/// The write concern of a command, as errors show it.
+fn shown_concern(request: &Request<'_>) -> DocBuf {
+    let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
+    let w = given.get("w").unwrap_or(Value::String("majority"));
+    let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
+    let provenance = match given.is_empty() {
+        true => "implicitDefault",
+        false => "clientSupplied",
+    };
+    doc! {"w": w, "wtimeout": timeout, "provenance": provenance}
 }
 
 /// Adds `writeConcernError` to the reply of an applied write whose write concern the replica set cannot satisfy.
 pub fn push_unsatisfied(shared: &SharedFields, request: &Request<'_>, reply: &mut DocBuf) {
-    let reach = shared.write_concern.reach;
-    let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
-    let w = given.get("w").unwrap_or(Value::Null);
-    let Some(error) = reach.error(&w) else {
+    let Some(error) = &shared.write_concern.unsatisfiable else {
         return;
     };
     if reply.contains_key("writeConcernError") {
         return;
     }
-    let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
-    let concern = doc! {"w": w, "wtimeout": timeout, "provenance": "clientSupplied"};
     let code = error.code();
     reply.push(
         "writeConcernError",
         &doc! {
             "code": code.code(), "codeName": &*code.name(), "errmsg": error.message(),
-            "errInfo": {"writeConcern": concern},
+            "errInfo": {"writeConcern": &shown_concern(request)},
         },
     );
 }

@@ -19,7 +19,7 @@ use frond_store::{OpContext, PlanRules, scripted, watch};
 use parking_lot::RwLockReadGuard;
 
 use super::answer::{
-    Answer, check_size, close_cursor, label, push_journal_failure, push_unsatisfied,
+    Answer, check_size, close_cursor, label, push_unacknowledged, push_unsatisfied,
 };
 use super::limits::Limits;
 use super::parse::{Known, Request};
@@ -35,8 +35,8 @@ use crate::fail_points::{Effect, SwitchName};
 use crate::fsync_lock;
 use crate::labels::{self, Part};
 use crate::operation::{Exhaust, Operation};
-use crate::outcome::{JournalWait, Outcome, Wait};
-use crate::replication::{Replication, Wrote};
+use crate::outcome::{DurabilityWait, Outcome, Wait};
+use crate::replication::{Acknowledgment, Replication, Wrote};
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::tail_throttle::TailPermit;
@@ -61,9 +61,12 @@ pub async fn execute(
     loop {
         match step {
             Step::Done(answer) => return Ok(answer),
-            Step::Wait(Wait::Journal(wait)) => {
-                let failure = command.wait_for_journal(&wait).await;
-                return Ok(command.after_journal(wait.reply, failure));
+            Step::Wait(Wait::Durability(wait)) => {
+                let DurabilityWait { reply, .. } = wait;
+                let failure = command
+                    .wait_for_durability(wait.until, wait.timeout, wait.deadline)
+                    .await;
+                return Ok(command.after_durability(reply, failure));
             }
             Step::Wait(mut wait) => {
                 let turn = command.wait(&mut wait).await?;
@@ -257,7 +260,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                     None
                 }
                 // It does not come here: see `execute`.
-                Wait::Journal(_) => None,
+                Wait::Durability(_) => None,
             }
         };
         unless_stopped(server, waited).await
@@ -274,35 +277,74 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         self.work(ticket, Some(wait))
     }
 
-    /// Waits until the journal is synced, the operation is interrupted, or its time is over. The wait goes on when the server
-    /// stops, because the client has to know that its write is applied.
-    async fn wait_for_journal(&mut self, wait: &JournalWait) -> Option<Error> {
+    /// Waits until what the reply is about is durable, the operation is interrupted, or its time is over. The wait goes on when the
+    /// server stops, because the client has to know that its write is applied.
+    async fn wait_for_durability(
+        &mut self,
+        until_durable: Acknowledgment,
+        timeout: Option<Duration>,
+        deadline: Option<Instant>,
+    ) -> Option<Error> {
         let (server, connection) = (self.client.server, self.client.connection);
         let began = Instant::now();
+        let is_of_journal = matches!(until_durable, Acknowledgment::Journal);
+        let consensus = server
+            .set
+            .replication
+            .as_ref()
+            .and_then(Replication::consensus);
+        let given_up = timeout
+            .filter(|_| !is_of_journal)
+            .and_then(|timeout| began.checked_add(timeout));
         let failure = tokio::select! {
-            synced = server.store.log_flushed() => synced.err().map(Error::from),
+            done = until_durable.wait(&server.store, consensus) => done.err(),
             () = interrupted(connection) => {
                 Some(Error::new(ErrorCode::Interrupted, "operation was interrupted"))
             }
-            () = until(wait.deadline) => {
+            () = until(given_up) => {
+                Some(Error::new(ErrorCode::WriteConcernTimeout, "waiting for replication timed out"))
+            }
+            () = until(deadline) => {
                 Some(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
             }
         };
         let took = began.elapsed();
-        server.metrics.journal_waits.record(took);
+        if is_of_journal {
+            server.metrics.journal_waits.record(took);
+        } else {
+            server.metrics.replication_waits.record(took);
+            let is_timeout = |error: &Error| error.code() == ErrorCode::WriteConcernTimeout;
+            if failure.as_ref().is_some_and(is_timeout) {
+                server.metrics.replication_timeouts.add(1);
+            }
+        }
         self.operation.waited.journal += took;
         failure
     }
 
-    /// Ends a command whose reply has waited for the journal. `failure` is the reason why the journal may not be synced.
-    pub fn after_journal(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
+    /// Ends a command whose reply has waited. `failure` is the reason why what it is about may not be durable.
+    pub fn after_durability(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
         if let Some(failure) = failure {
-            // A linearizable read must not return what may be lost.
+            // A read must not return what may be lost.
             if self.request.admission == Some(AdmissionClass::Read) {
                 close_cursor(self.client.server, &reply);
+                let failure = match failure.code() {
+                    ErrorCode::PrimarySteppedDown => frond_replset::interrupted(),
+                    _ => failure,
+                };
                 return self.conclude(Err(failure));
             }
-            push_journal_failure(&mut reply, &failure);
+            if let Ok(shared) = &self.shared {
+                push_unacknowledged(shared, self.request, &mut reply, &failure);
+            }
+            let code = match failure.code() {
+                ErrorCode::PrimarySteppedDown => failure.code(),
+                _ => ErrorCode::WriteConcernTimeout,
+            };
+            let label = Part::from_command(self.request.body).label(None, Some(code));
+            if !reply.contains_key("errorLabels") {
+                labels::write(&mut reply, None, label);
+            }
         }
         if let Ok(shared) = &self.shared {
             push_unsatisfied(shared, self.request, &mut reply);
@@ -420,7 +462,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             txn_number: shared.txn_number,
             statement,
             point_in_time,
-            write_concern: shared.write_concern,
+            write_concern: shared.write_concern.clone(),
             limits: context,
             max_time: shared.max_time,
             exhaust,
@@ -432,13 +474,15 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             None => outcome,
         };
         match outcome? {
-            Outcome::Reply(reply) if shared.waits_for_journal() => {
-                Ok(Outcome::Wait(Wait::Journal(JournalWait {
-                    reply,
-                    deadline: cx.limits.deadline,
-                })))
-            }
             Outcome::Reply(mut reply) => {
+                if let Some(until) = shared.acknowledgment(server, request) {
+                    return Ok(Outcome::Wait(Wait::Durability(DurabilityWait {
+                        reply,
+                        until,
+                        timeout: shared.write_concern.timeout,
+                        deadline: cx.limits.deadline,
+                    })));
+                }
                 push_unsatisfied(shared, request, &mut reply);
                 check_size(&reply)?;
                 Ok(Outcome::Reply(reply))

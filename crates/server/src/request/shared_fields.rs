@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replset::{Access, State, Wanted};
 use frond_store::{Durability, SnapshotReads, check_database_name};
 
 use super::parse::{Known, Request};
@@ -13,7 +14,7 @@ use crate::authorization::{Action, Caller, Needs};
 use crate::commands::Spec;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::{PointInTimeStore, unsupported_option};
-use crate::replication::Replication;
+use crate::replication::{Acknowledgment, Replication};
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::transactions::TransactionRequest;
@@ -53,7 +54,7 @@ impl SharedFields {
         let mut read = ReadFields::read(server, spec, request, caller, &args)?;
         let replication = server.set.replication.as_ref();
         let member = replication.and_then(|set| set.member());
-        let set = member.as_ref().map(|member| &member.config);
+        let set = member.as_ref().map(|member| &*member.config);
         let in_transaction = read.transaction.autocommit.is_some();
         let read_concern = match read.transaction.read_concern {
             Some(concern) => {
@@ -69,7 +70,7 @@ impl SharedFields {
         let parse = |concern: &Doc| {
             let parsed = WriteConcern::parse(concern, server.settings.journal, set);
             match replication {
-                Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
+                Some(set) if set.is_router() => parsed.map(WriteConcern::by_cluster),
                 _ => parsed,
             }
         };
@@ -77,7 +78,7 @@ impl SharedFields {
             (Some(concern), _) => parse(concern)?,
             (None, Some(replication))
                 if set.is_some()
-                    && spec.writes
+                    && (spec.writes || request.writes())
                     && !request.legacy
                     && (!in_transaction || name == "commitTransaction") =>
             {
@@ -96,10 +97,27 @@ impl SharedFields {
             help: read.help,
         };
         if let Some(replication) = replication {
-            if member.is_none() {
-                check_without_member(server, request, spec)?;
-            } else if replication.is_standby() {
-                check_on_standby(server, request, spec, in_transaction)?;
+            let is_own = request.db == "local" && replication.is_standby();
+            match &member {
+                _ if is_own => {}
+                None => check_access(server, request, spec, in_transaction, |access| {
+                    frond_replset::check_access(State::Startup, false, access)
+                })?,
+                Some(member) if !member.is_primary() => {
+                    check_access(server, request, spec, in_transaction, |access| {
+                        member.check(access)
+                    })?;
+                    if fields.read_concern.level == Some(Level::Linearizable) {
+                        return Err(not_primary(
+                            server,
+                            Error::new(
+                                ErrorCode::NotWritablePrimary,
+                                "cannot satisfy linearizable read concern on non-primary node",
+                            ),
+                        ));
+                    }
+                }
+                Some(_) => {}
             }
             fields.check_times(replication)?;
         }
@@ -257,67 +275,71 @@ impl<'a> ReadFields<'a> {
     }
 }
 
-/// Refuses what a standby cannot do: to write, also in a transaction, and to read for a client that expects a primary. The
-/// database `local` belongs to the server alone.
-fn check_on_standby(
+/// Refuses what a member that is not the primary does not serve: writes, transactions, and reads for a client that expects a
+/// primary. Databases `local` are read on all members.
+fn check_access(
     server: &Server,
     request: &Request<'_>,
     spec: &Spec,
     in_transaction: bool,
+    check: impl FnOnce(Access) -> Result<()>,
 ) -> Result<()> {
-    if request.db == "local" {
-        return Ok(());
-    }
     let admission = request.admission.or(spec.admission);
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
-    let (code, message) = match admission {
+    let access = match admission {
         _ if spec.writes || in_transaction || admission == Some(AdmissionClass::Write) => {
-            (ErrorCode::NotWritablePrimary, "not primary")
+            Access::Write
         }
         // Further documents of a cursor that was opened as it had to be.
-        Some(AdmissionClass::Read) if !may_be_behind && request.name != "getMore" => (
-            ErrorCode::NotPrimaryNoSecondaryOk,
-            "not primary and secondaryOk=false",
-        ),
-        _ => return Ok(()),
+        Some(AdmissionClass::Read) if request.name != "getMore" && request.db != "local" => {
+            Access::Read {
+                secondary_ok: may_be_behind,
+            }
+        }
+        _ => Access::Any,
     };
-    let version = server.topology_version();
-    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
+    check(access).map_err(|refusal| not_primary(server, refusal))
 }
 
-/// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to
-/// the server alone.
-fn check_without_member(server: &Server, request: &Request<'_>, spec: &Spec) -> Result<()> {
-    let preference = request.body.get_doc("$readPreference");
-    let mode = preference.and_then(|preference| preference.get_str("mode"));
-    let (code, message) = match spec.admission {
-        _ if request.db == "local" => return Ok(()),
-        _ if spec.writes => (ErrorCode::NotWritablePrimary, "not primary"),
-        Some(AdmissionClass::Read | AdmissionClass::Write)
-            if mode.is_none_or(|mode| mode == "primary") =>
-        {
-            (
-                ErrorCode::NotPrimaryNoSecondaryOk,
-                "not primary and secondaryOk=false",
-            )
-        }
-        Some(AdmissionClass::Read | AdmissionClass::Write) => (
-            ErrorCode::NotPrimaryOrSecondary,
-            "node is not in primary or recovering state",
-        ),
-        _ => return Ok(()),
-    };
-    let version = server.topology_version();
-    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
+/// An error by which a driver learns that it must look for the primary.
+fn not_primary(server: &Server, error: Error) -> Error {
+    error.with_details(doc! {"topologyVersion": server.topology_version()})
 }
 
 impl SharedFields {
-    /// Whether the reply waits until the journal is durable: that of a write which asks for it, or of a linearizable read.
-    pub fn waits_for_journal(&self) -> bool {
-        self.write_concern.durability == Durability::Synced
-            || self.read_concern.level == Some(Level::Linearizable)
+    /// The condition under which the reply of a command that has just run may be sent, unless it may be sent at once.
+    pub fn acknowledgment(&self, server: &Server, request: &Request<'_>) -> Option<Acknowledgment> {
+        let set = server.set.replication.as_ref();
+        let journal = (self.write_concern.durability == Durability::Synced
+            || self.read_concern.level == Some(Level::Linearizable))
+        .then_some(Acknowledgment::Journal);
+        let Some((set, consensus)) = set.and_then(|set| Some((set, set.consensus()?))) else {
+            return journal;
+        };
+        // What another member has committed is committed here.
+        if !consensus.is_leading() && !request.writes() {
+            return None;
+        }
+        let position = consensus.end_position();
+        let of_read = match self.read_concern.level {
+            Some(Level::Linearizable) => Some(Acknowledgment::Confirmed(position)),
+            Some(Level::Majority | Level::Snapshot) => Some(Acknowledgment::Committed(position)),
+            Some(Level::Local) | None => None,
+        };
+        if !request.writes() || self.write_concern.unsatisfiable.is_some() {
+            return of_read.or(journal);
+        }
+        match &self.write_concern.wanted {
+            Wanted::Members(0 | 1) => of_read.or(journal),
+            Wanted::Majority => Some(Acknowledgment::Committed(position)),
+            wanted => Some(Acknowledgment::Spread {
+                position,
+                wanted: wanted.clone(),
+                config: set.member()?.config.clone(),
+            }),
+        }
     }
 
     /// The snapshot of a new transaction that reads at a time in the past.

@@ -77,11 +77,17 @@ impl Session {
     /// # Errors
     /// Errors of the store.
     pub fn load(&mut self, id: SessionId, store: &DocumentStore) -> Result<()> {
-        if self.is_loaded && !store.is_shared() {
+        let leadership = self.leaderships.load(Ordering::SeqCst);
+        let is_current = self.leadership == leadership;
+        if self.is_loaded && is_current && !store.is_shared() {
             return Ok(());
         }
         let history = store.session_history(&id.key())?;
         let was_loaded = std::mem::replace(&mut self.is_loaded, true);
+        if was_loaded && !is_current {
+            self.forget();
+        }
+        self.leadership = leadership;
         let Some(number) = history.number else {
             return Ok(());
         };

@@ -129,7 +129,7 @@ pub struct Settings {
     /// Level of debug lines; 0 means none.
     pub log_verbosity: u8,
     /// That of components with their own, in the order of the log's components.
-    pub log_components: [Option<u8>; 8],
+    pub log_components: [Option<u8>; 9],
     /// No lines about connections.
     pub quiet: bool,
     /// File that holds the process id while the server runs.
@@ -227,7 +227,7 @@ impl Default for Settings {
             log_rotate: LogRotate::Rename,
             log_format: LogFormat::Json,
             log_verbosity: 0,
-            log_components: [None; 8],
+            log_components: [None; 9],
             quiet: false,
             pid_file: None,
             slow_operation: Duration::from_millis(100),
@@ -265,6 +265,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Whether the server is a member of a replica set that elects its primary: not one that follows another server, and not one over a
+    /// cluster.
+    pub fn is_member(&self, follows: bool) -> bool {
+        let has_set = self.replica_set.is_some() || self.follow.is_some();
+        has_set && !follows && !self.tikv.is_on
+    }
+
     /// Whether the operator sets the parameter with this key, even to its default.
     pub fn is_explicit(&self, key: &str) -> bool {
         self.explicit.contains_key(key)

@@ -22,10 +22,11 @@ mod write;
 pub use engine::Engine;
 pub use frond_kv::operation::{Op, Ops};
 pub use frond_kv::{
-    ApplyListener, Committed, Compression, Direction, Durability, Error as EngineError,
-    IdentityHasher, Interrupt, KEY_BYTES_MAX, Kind as MessageKind, Malformed, MemberLog,
-    MemoryBudget, MemoryUse, MergeOperator, Reservation, Stamps, TreeId, TreeOptions, TreeStats,
-    WRITE_SET_BYTES_MAX, Waits, key_hash,
+    ApplyListener, Committed, Compression, Direction, Done as EntryDone, Durability, EntryId,
+    Error as EngineError, IdentityHasher, Interrupt, KEY_BYTES_MAX, Kind as MessageKind, LogEntry,
+    LogState, Malformed, MemberLog, MemoryBudget, MemoryUse, MergeOperator, Reservation,
+    Result as EngineResult, Stamps, TreeId, TreeOptions, TreeStats, WRITE_SET_BYTES_MAX, Waits,
+    key_hash,
 };
 pub use frond_tikv::{ClusterOptions, ClusterStats, Requests as ClusterRequests};
 pub use frond_tree::{

@@ -309,11 +309,19 @@ impl Catalog {
         self.oplog().count_again(&snapshot)
     }
 
+    /// Begins the catalog of a new set. This server leads, and nothing else commits yet.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn begin_catalog(&self) -> Result<()> {
+        persist::create_missing(self.engine())
+    }
+
     /// Ends what the leader before has left unfinished. This server leads.
     ///
     /// # Errors
     /// As [`Catalog::prepare_to_lead`]; `NotWritablePrimary` (10107).
-    pub(crate) fn begin_to_lead(&self) -> Result<()> {
+    pub(crate) fn clean_up_as_leader(&self) -> Result<()> {
         self.drop_temporary()?;
         self.restart_unfinished_indexes()?;
         self.drop_orphaned_trees().map(drop)

@@ -445,7 +445,7 @@ impl Catalog {
         let hooks = Arc::new(Hooks::default());
         let view = match &coordination {
             Coordination::Local(_) => {
-                let mut view = persist::load(&engine, &hooks, large)?;
+                let mut view = persist::load(&engine, &hooks, large, coordination.is_member())?;
                 definitions::load(&engine.snapshot(), &mut view)?;
                 view
             }

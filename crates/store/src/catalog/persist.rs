@@ -281,9 +281,19 @@ pub(super) fn drop_index_trees(batch: &mut WriteSet, index: &Index) {
 }
 
 /// Reads the whole catalog.
-pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -> Result<View> {
+pub(super) fn load(
+    engine: &Engine,
+    hooks: &Arc<Hooks>,
+    large: LargeDocuments,
+    is_member: bool,
+) -> Result<View> {
     if !engine.has_tree(CATALOG_TREE)? {
-        return create(engine);
+        // A member of a replica set receives the catalog, or begins it when it leads.
+        return if is_member {
+            Ok(View::empty())
+        } else {
+            create(engine)
+        };
     }
     let snapshot = engine.snapshot();
     let format = check_format(&snapshot)?;
@@ -377,6 +387,14 @@ pub(super) fn begin_shared(engine: &Engine) -> Result<View> {
     let mut view = View::empty();
     view.version = -1;
     Ok(view)
+}
+
+/// Begins the catalog, unless there is one.
+pub(super) fn create_missing(engine: &Engine) -> Result<()> {
+    if !engine.has_tree(CATALOG_TREE)? {
+        create(engine)?;
+    }
+    Ok(())
 }
 
 /// The empty catalog of a new engine.

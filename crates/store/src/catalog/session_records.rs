@@ -22,7 +22,8 @@ use super::{Catalog, persist};
 use frond_storage::clock::now_ms;
 use frond_storage::error::{Result, command, corrupt};
 use frond_storage::keyspace::{
-    Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet, after_prefix,
+    CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet,
+    after_prefix,
 };
 
 /// The UUID of a session.
@@ -44,7 +45,12 @@ impl SessionTree {
     /// # Errors
     /// If the entry is damaged.
     pub fn load(engine: &Engine) -> Result<SessionTree> {
-        let tree = persist::session_tree(&engine.snapshot())?;
+        // A new member of a replica set has no catalog yet.
+        let tree = if engine.has_tree(CATALOG_TREE)? {
+            persist::session_tree(&engine.snapshot())?
+        } else {
+            None
+        };
         // An older version may have dropped it.
         let tree = match tree {
             Some(tree) if engine.has_tree(tree)? => Some(tree),

@@ -47,7 +47,7 @@ impl Command for Compact {
             return Ok(doc! {"estimatedBytesFreed": long(estimate.freed_bytes)});
         }
         let set = cx.server.set.replication.as_ref();
-        let is_primary = set.is_some_and(|set| set.member().is_some() && !set.is_standby());
+        let is_primary = set.is_some_and(|set| set.is_primary() && !set.is_router());
         if is_primary && !force.unwrap_or(false) {
             return Err(Error::new(
                 ErrorCode::IllegalOperation,

@@ -94,7 +94,7 @@ impl Command for GetMore {
         let (until, has_turn) = match wait {
             Wait::Tail(tail) => (tail.until, tail.has_turn),
             Wait::Pause(pause) => (pause.until, true),
-            Wait::Journal(_) | Wait::Topology(_) => {
+            Wait::Durability(_) | Wait::Topology(_) => {
                 return Err(Error::internal("a getMore waits for documents only"));
             }
         };

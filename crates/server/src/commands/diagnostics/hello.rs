@@ -167,17 +167,10 @@ pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
         }
         Some(member) if set.is_standby() => set.describe_standby(&member, role, reply),
         Some(member) => {
-            member.describe_set(reply);
-            reply.push(role, true);
-            reply.push("secondary", false);
-            member.describe_self(set.last_write(), reply);
+            let is_legacy = role == "ismaster";
+            member.describe(set.last_write(), set.durable(), is_legacy, reply);
         }
-        None => {
-            reply.push(role, false);
-            reply.push("secondary", false);
-            reply.push("info", "Does not have a valid replica set config");
-            reply.push("isreplicaset", true);
-        }
+        None => frond_replset::describe_absent(role == "ismaster", reply),
     }
 }
 

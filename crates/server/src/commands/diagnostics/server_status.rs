@@ -261,13 +261,14 @@ fn metrics(server: &Server) -> DocBuf {
             "updated": counters.documents_updated.get(),
         },
     );
-    let waits = &counters.journal_waits;
-    let millis = waits.micros.get() / 1000;
+    let (journal, members) = (&counters.journal_waits, &counters.replication_waits);
+    let millis = (journal.micros.get() + members.micros.get()) / 1000;
+    let timeouts = counters.replication_timeouts.get();
     out.push(
         "getLastError",
         &doc! {
-            "wtime": {"num": waits.count.get(), "totalMillis": millis},
-            "wtimeouts": 0i64,
+            "wtime": {"num": journal.count.get() + members.count.get(), "totalMillis": millis},
+            "wtimeouts": timeouts,
             "default": {"unsatisfiable": 0i64, "wtimeouts": 0i64},
         },
     );

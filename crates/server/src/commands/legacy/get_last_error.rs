@@ -41,19 +41,13 @@ impl Command for GetLastError {
         cx.state.last_error.write_reply(&mut reply);
         reply.push("syncMillis", 0);
         reply.push("writtenTo", None::<i32>);
-        let member = cx
-            .server
-            .set
-            .replication
-            .as_ref()
-            .and_then(|set| set.member());
-        let set = member.as_ref().map(|member| &member.config);
+        let replication = cx.server.set.replication.as_ref();
+        let member = replication.and_then(|set| set.member());
+        let set = member.as_ref().map(|member| &*member.config);
         let parsed = WriteConcern::parse(&concern, cx.server.settings.journal, set);
-        let parsed = parsed.and_then(|parsed| {
-            match parsed.reach.error(&concern.get("w").unwrap_or(Value::Null)) {
-                Some(unsatisfied) => Err(unsatisfied),
-                None => Ok(parsed),
-            }
+        let parsed = parsed.and_then(|parsed| match parsed.unsatisfiable {
+            Some(unsatisfied) => Err(unsatisfied),
+            None => Ok(parsed),
         });
         match parsed {
             // A client that is not logged in cannot have written, so there is no write to wait for.

@@ -1,6 +1,6 @@
 //! `getDefaultRWConcern` and `setDefaultRWConcern`: the read and write concern of commands that have none.
 
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::authorization::{Action, Needs, Requested};
@@ -94,7 +94,7 @@ impl Command for SetDefaultRwConcern {
                     "Default write concern must not be unacknowledged: 'w' must not be 0",
                 ));
             }
-            if let Some(error) = parsed.reach.error(&write.get("w").unwrap_or(Value::Null)) {
+            if let Some(error) = parsed.unsatisfiable {
                 return Err(error);
             }
         }

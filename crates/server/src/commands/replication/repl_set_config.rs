@@ -1,13 +1,15 @@
 //! `replSetInitiate`, `replSetGetConfig` and `replSetReconfig`: the configuration of the replica set.
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replset::SetConfig;
 
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use crate::feature_version;
 use crate::oplog;
-use crate::replication::{Config, Replication};
+use crate::replication::Replication;
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
 
@@ -61,20 +63,31 @@ impl Command for ReplSetInitiate {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
-        let prepare = || oplog::initiate(&cx.server.store, &cx.server.settings);
-        let mut reply = DocBuf::new();
-        match given(cx).filter(|config| !config.is_empty()) {
-            Some(config) => set.initiate(config, prepare)?,
-            None => {
-                set.initiate(&Config::of_one(&set.name, &set.default_host), prepare)?;
-                reply.push(
-                    "info2",
-                    "no configuration specified. Using a default configuration for the set",
-                );
-                reply.push("me", &*set.default_host);
-            }
+        let (server, mut reply) = (cx.server, DocBuf::new());
+        let default = SetConfig::default_doc(&set.name, &set.default_host);
+        let config = given(cx).filter(|config| !config.is_empty());
+        let prepare = || {
+            oplog::initiate(&server.store, &server.settings)?;
+            feature_version::ensure(&server.store)
+        };
+        set.initiate(config.unwrap_or(&default), find_own, prepare)?;
+        if config.is_none() {
+            reply.push(
+                "info2",
+                "no configuration specified. Using a default configuration for the set",
+            );
+            reply.push("me", &*set.default_host);
         }
         Ok(reply)
+    }
+}
+
+/// The member of a new set that this server is.
+fn find_own(config: &SetConfig) -> Result<Option<i32>> {
+    match &*config.members {
+        // Only clients use the host, and it may be one that this server cannot reach.
+        [only] => Ok(Some(only.id)),
+        _ => Ok(None),
     }
 }
 
@@ -99,12 +112,11 @@ impl Command for ReplSetGetConfig {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let member = replica_set(cx.server)?.initiated()?;
-        let mut reply = doc! {"config": &member.config.doc};
-        if cx.args().flag("commitmentStatus")?.unwrap_or(false) {
-            // The only member has the configuration, so it is committed.
-            reply.push("commitmentStatus", true);
-        }
-        Ok(reply)
+        let wants_status = cx.args().flag("commitmentStatus")?.unwrap_or(false);
+        let set = replica_set(cx.server)?;
+        let is_committed = || set.durable() >= set.last_write();
+        let status = wants_status.then(is_committed);
+        Ok(frond_replset::config_reply(&member.config, status))
     }
 }
 
@@ -143,7 +155,8 @@ impl Command for ReplSetReconfig {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::*;
+    use frond_bson::doc;
+
     use crate::testing::TestServer;
 
     #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use frond_bson::{DocBuf, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_replset::{CandidateMetrics, MemberStatus, OpTimes, SelfStatus, SetConfig, Status};
 
 use super::repl_set_config::replica_set;
 use crate::arguments::whole;
@@ -12,7 +13,7 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::host::clock::now_ms;
-use crate::replication::{Member, wall};
+use crate::replication::{Heard, Member, Replication, wall};
 use crate::standby::{Phase, Standby};
 use crate::state::Server;
 
@@ -44,44 +45,107 @@ impl Command for ReplSetGetStatus {
         {
             return Ok(of_standby(cx.server, standby, &member));
         }
-        let last = set.last_write();
-        let up = cx.server.instance.started.elapsed();
-        let settings = member.config.doc.get_doc("settings");
-        let interval = settings.and_then(|settings| settings.get_i32("heartbeatIntervalMillis"));
-        let interval = interval.unwrap_or(0);
-        let mut status = doc! {
-            "set": &*member.config.name,
-            "date": Value::DateTime(now_ms()),
-            "myState": 1,
-            "term": member.config.term,
-            "syncSourceHost": "",
-            "syncSourceId": -1,
-            "heartbeatIntervalMillis": i64::from(interval),
-            "majorityVoteCount": 1,
-            "writeMajorityCount": 1,
-            "votingMembersCount": 1,
-            "writableVotingMembersCount": 1,
-        };
-        status.push("optimes", &op_times(&member, last, set.durable()));
-        status.push("lastStableRecoveryTimestamp", last);
-        status.push(
-            "electionCandidateMetrics",
-            &doc! {
-                "lastElectionReason": "electionTimeout",
-                "lastElectionDate": Value::DateTime(member.elected_ms),
-                "electionTerm": member.config.term,
-                "numVotesNeeded": 1,
-                "newTermStartDate": Value::DateTime(member.elected_ms),
-                "wMajorityWriteAvailabilityDate": Value::DateTime(member.elected_ms),
-            },
-        );
-        status.push_array("members", |list| list.push(&this(&member, last, up)));
-        Ok(status)
+        Ok(status(cx.server, set, &member))
     }
+}
+
+/// The status of the set, as this member knows it.
+fn status(server: &Server, set: &Replication, member: &Member) -> DocBuf {
+    let (last, durable) = (set.last_write(), set.durable());
+    let applied = member.position(last);
+    let config = &member.config;
+    let timeout =
+        Duration::from_secs(u64::try_from(config.settings.heartbeat_timeout_secs).unwrap_or(0));
+    let election = member
+        .election
+        .map(|election| (election.time, election.date_ms));
+    let config_id = |config: &SetConfig| (config.version, config.term.unwrap_or(-1));
+    let source = member.primary.filter(|_| !member.is_primary());
+    let heard: Vec<(i32, Heard)> = (config.members.iter())
+        .filter(|other| Some(other.id) != member.own)
+        .map(|other| (other.id, set.heartbeats.of(other.id)))
+        .collect();
+    let others = heard.iter().map(|(id, heard)| {
+        let report = heard.report.as_ref();
+        let position = |time: Option<Timestamp>| member.position(time.unwrap_or_default());
+        let durable = position(report.map(|report| report.durable));
+        let applied = position(report.map(|report| report.applied));
+        MemberStatus {
+            id: *id,
+            state: heard.state(timeout),
+            applied,
+            sync_source: report.and_then(|report| report.source),
+            elected: report.and_then(|report| report.election),
+            config: report.and_then(|report| report.config),
+            heard: Some(frond_replset::Heard {
+                uptime_secs: heard.up_since.map_or(0, |since| since.elapsed().as_secs()),
+                last_heartbeat_ms: heard.answered_ms,
+                last_received_ms: heard.asked_ms,
+                ping_ms: heard
+                    .ping
+                    .and_then(|ping| i64::try_from(ping.as_millis()).ok()),
+                message: &heard.error,
+                durable,
+                written: applied,
+            }),
+        }
+    });
+    let own = member.own.map(|id| MemberStatus {
+        id,
+        state: member.state,
+        applied,
+        sync_source: source,
+        elected: election,
+        config: Some(config_id(config)),
+        heard: None,
+    });
+    let members: Vec<MemberStatus<'_>> = own.into_iter().chain(others).collect();
+    let committed = member.position(durable);
+    Status {
+        config,
+        own: member.own,
+        state: member.state,
+        now_ms: now_ms(),
+        term: member.term,
+        sync_source: source,
+        optimes: OpTimes {
+            committed,
+            read_majority: committed.op,
+            applied,
+            durable: committed,
+            written: applied,
+        },
+        stable_recovery: durable,
+        candidate: member.election.map(|election| CandidateMetrics {
+            reason: "electionTimeout",
+            date_ms: election.date_ms,
+            term: member.term,
+            committed: committed.op,
+            last_seen: applied.op,
+            votes_needed: config.majority(),
+            priority: member.configured().map_or(1.0, |own| own.priority),
+            timeout_ms: i64::from(config.settings.election_timeout_ms),
+            prior_primary: None,
+            term_start_ms: Some(election.date_ms),
+            majority_write_ms: Some(election.date_ms),
+        }),
+        participant: None,
+        initial_sync: None,
+        about_self: SelfStatus {
+            uptime_secs: server.instance.started.elapsed().as_secs(),
+            info: "",
+        },
+        members: &members,
+    }
+    .to_doc()
 }
 
 /// The status of a standby: itself, and the primary as of its last heartbeat.
 fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
+    let (primary_id, primary_host) = match member.configured() {
+        Some(configured) => (configured.id, &*configured.host),
+        None => (0, ""),
+    };
     let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
     let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
     let me = server
@@ -94,9 +158,9 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
         "set": &*member.config.name,
         "date": Value::DateTime(now_ms()),
         "myState": 2,
-        "term": member.config.term,
-        "syncSourceHost": if follows { &*member.config.host } else { "" },
-        "syncSourceId": if follows { member.config.member_id } else { -1 },
+        "term": member.term,
+        "syncSourceHost": if follows { primary_host } else { "" },
+        "syncSourceId": if follows { primary_id } else { -1 },
         "heartbeatIntervalMillis": 1000i64,
         "majorityVoteCount": 1,
         "writeMajorityCount": 1,
@@ -106,7 +170,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
     status.push("optimes", &op_times(member, applied, durable));
     status.push("lastStableRecoveryTimestamp", applied);
     let last_error = standby.error().unwrap_or_default();
-    let shown = |of: &MemberStatus<'_>| {
+    let shown = |of: &StandbyStatus<'_>| {
         let (time, date) = (member.op_time(of.last), wall(of.last));
         doc! {
             "_id": of.id,
@@ -124,9 +188,9 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
             "lastWrittenWallTime": date,
         }
     };
-    let mut primary = shown(&MemberStatus {
-        id: member.config.member_id,
-        host: &member.config.host,
+    let mut primary = shown(&StandbyStatus {
+        id: primary_id,
+        host: primary_host,
         is_up: follows,
         state: if follows {
             (1, "PRIMARY")
@@ -139,23 +203,20 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
         "lastHeartbeatMessage",
         if follows { "" } else { &*last_error },
     );
-    primary.push("configVersion", member.config.version as i32);
-    primary.push("configTerm", member.config.term as i32);
-    let mut own = shown(&MemberStatus {
+    primary.push("configVersion", member.config.version);
+    primary.push("configTerm", i32::try_from(member.term).unwrap_or(i32::MAX));
+    let mut own = shown(&StandbyStatus {
         // A number that no member of the configuration has.
-        id: member.config.member_id + 1,
+        id: primary_id + 1,
         host: me.unwrap_or_default(),
         is_up: true,
         state: (2, "SECONDARY"),
         last: applied,
     });
-    own.push(
-        "syncSourceHost",
-        if follows { &*member.config.host } else { "" },
-    );
+    own.push("syncSourceHost", if follows { primary_host } else { "" });
     own.push("infoMessage", &*last_error);
-    own.push("configVersion", member.config.version as i32);
-    own.push("configTerm", member.config.term as i32);
+    own.push("configVersion", member.config.version);
+    own.push("configTerm", i32::try_from(member.term).unwrap_or(i32::MAX));
     own.push("self", true);
     own.push("lastHeartbeatMessage", "");
     status.push_array("members", |list| {
@@ -167,7 +228,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
 }
 
 /// A member in the status of a standby.
-struct MemberStatus<'a> {
+struct StandbyStatus<'a> {
     id: i32,
     host: &'a str,
     is_up: bool,
@@ -187,35 +248,6 @@ fn op_times(member: &Member, last: Timestamp, durable: Timestamp) -> DocBuf {
         "lastAppliedWallTime": date,
         "lastDurableWallTime": wall(durable),
         "lastWrittenWallTime": date,
-    }
-}
-
-/// This member, in the list of members.
-fn this(member: &Member, last: Timestamp, up: Duration) -> DocBuf {
-    let (time, date) = (member.op_time(last), wall(last));
-    doc! {
-        "_id": member.config.member_id,
-        "name": &*member.config.host,
-        "health": 1.0,
-        "state": 1,
-        "stateStr": "PRIMARY",
-        "uptime": i32::try_from(up.as_secs()).unwrap_or(i32::MAX),
-        "optime": &time,
-        "optimeDate": date,
-        "optimeWritten": &time,
-        "optimeWrittenDate": date,
-        "lastAppliedWallTime": date,
-        "lastDurableWallTime": date,
-        "lastWrittenWallTime": date,
-        "syncSourceHost": "",
-        "syncSourceId": -1,
-        "infoMessage": "",
-        "electionTime": member.elected,
-        "electionDate": Value::DateTime(member.elected_ms),
-        "configVersion": member.config.version as i32,
-        "configTerm": member.config.term as i32,
-        "self": true,
-        "lastHeartbeatMessage": "",
     }
 }
 

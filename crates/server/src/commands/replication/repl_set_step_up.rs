@@ -74,7 +74,7 @@ fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
         "appliedOptime": last,
         "primaryOptime": standby.primary_last(),
         "caughtUp": is_caught_up,
-        "term": set.initiated()?.config.term,
+        "term": set.initiated()?.term,
     };
     server.log.warning(
         Component::Control,

@@ -136,7 +136,9 @@ impl Set {
             }
         });
         self.driver = Some(Driver { stop, wake, thread });
-        self.members[leader].begin_to_lead().unwrap();
+        let log = self.members[leader].member_log().unwrap();
+        log.set_leading(true).unwrap();
+        self.members[leader].clean_up_as_leader().unwrap();
     }
 
     fn end_driver(&mut self) {
@@ -285,7 +287,11 @@ fn a_follower_that_takes_over_goes_on_where_the_leader_was() {
     write_everything(&set.members[0]);
     let last = set.members[0].oplog().last();
     set.settle(0);
-    set.members[0].end_to_lead().unwrap();
+    set.members[0]
+        .member_log()
+        .unwrap()
+        .set_leading(false)
+        .unwrap();
     let documents = numbered(20_000..20_010);
     let documents: Vec<_> = documents.iter().map(|doc| &**doc).collect();
     let options = crate::InsertOptions {

@@ -359,6 +359,8 @@ async fn the_oplog_has_the_changes() {
         described,
         [
             "create $cmd",
+            // The feature compatibility version of a new set.
+            "i system.version",
             "i system.version",
             "create $cmd",
             "createIndexes $cmd",

@@ -1,0 +1,239 @@
+//! A member of a replica set: what happens when it becomes the primary and when it no longer is, and what follows from the settings
+//! that the members share.
+
+use std::sync::{Arc, Weak};
+
+use frond_bson::{DocBuf, doc};
+use frond_replica::{Event, Part, Role};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+
+use crate::feature_version;
+use crate::observability::log::Component;
+use crate::sessions::AbortReason;
+use crate::state::{Server, open_oplog};
+use crate::transactions::abort_soon;
+
+/// The name of the task in the log.
+const CONTEXT: &str = "ReplCoord";
+
+/// Follows the events of consensus and the stored settings, if the server is a member, until it is dropped.
+pub fn follow_set(server: &Arc<Server>) {
+    let Some(consensus) = server.set.consensus() else {
+        return;
+    };
+    let Some(events) = consensus.take_events() else {
+        return;
+    };
+    let handle = consensus.handle();
+    // The server owns the threads of these tasks.
+    let weak = Arc::downgrade(server);
+    let (role, stored) = (consensus.watch_role(), server.set.stored.subscribe());
+    handle.spawn(follow_events(weak.clone(), events));
+    handle.spawn(follow_role(weak.clone(), role));
+    handle.spawn(follow_settings(weak, stored));
+}
+
+/// Makes the only voter of a set its primary at once, without the wait for others that a set of several begins with.
+///
+/// # Errors
+/// It does not become the primary.
+pub fn lead_alone(server: &Server) -> frond_error::Result<()> {
+    let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
+        return Ok(());
+    };
+    let voters = consensus.role().members.voters;
+    let is_alone = voters
+        .iter()
+        .all(|voters| voters.iter().all(|id| *id == consensus.id()));
+    if voters.is_empty() || !is_alone || set.member().is_none() {
+        return Ok(());
+    }
+    consensus.lead_alone()?;
+    let mut topology = set.topology();
+    while !set.is_primary() {
+        let mut changes = topology.clone();
+        consensus.wait_for(async move { changes.changed().await.is_ok() })?;
+        topology.borrow_and_update();
+    }
+    Ok(())
+}
+
+async fn follow_events(server: Weak<Server>, mut events: UnboundedReceiver<Event>) {
+    while let Some(event) = events.recv().await {
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        // It writes, and waits for the disk.
+        let handled = tokio::task::spawn_blocking(move || handle(&server, event));
+        // A panic is logged already.
+        let _ = handled.await;
+    }
+}
+
+fn handle(server: &Server, event: Event) {
+    let log = |id, text: &str, attributes: &DocBuf| {
+        server
+            .log
+            .info(Component::Replication, id, CONTEXT, text, attributes);
+    };
+    match event {
+        Event::LeadershipGained { term } => {
+            let term = i64::try_from(term).unwrap_or(i64::MAX);
+            log(
+                21_331,
+                "Transition to primary complete; database writes are now permitted",
+                &doc! {"term": term},
+            );
+            gained(server, term.unsigned_abs());
+        }
+        Event::LeadershipLost { term } => {
+            let term = i64::try_from(term).unwrap_or(i64::MAX);
+            log(21_358, "Stepping down from primary", &doc! {"term": term});
+            lost(server);
+        }
+        Event::MustReopen => {
+            log(
+                21_592,
+                "This server has writes that the set has replaced while it was not the primary. It starts again without them",
+                &DocBuf::new(),
+            );
+            server.restart();
+        }
+        Event::MustResync { from, purged } => {
+            let attributes = doc! {"source": i64::try_from(from).unwrap_or(i64::MAX), "purged": purged.is_some()};
+            log(
+                21_273,
+                "This server needs a copy of the data of another member",
+                &attributes,
+            );
+        }
+        Event::Failed { why } => {
+            server.log.error(
+                Component::Replication,
+                9_937_001,
+                CONTEXT,
+                "This server takes no part in its replica set any more, and serves reads of what it has until it is started again",
+                &doc! {"error": why},
+            );
+        }
+        Event::Committed { .. } => {}
+    }
+}
+
+/// Prepares what only a primary does, and accepts writes.
+fn gained(server: &Server, term: u64) {
+    let Some(set) = &server.set.replication else {
+        return;
+    };
+    server.clients.sessions.begin_to_lead();
+    let warn = |what: &str, error: &dyn std::fmt::Display| {
+        let attributes = doc! {"what": what, "error": error.to_string()};
+        server.log.warning(
+            Component::Replication,
+            9_937_002,
+            CONTEXT,
+            "The new primary could not do a task of its beginning; it does when it is elected again or started again",
+            &attributes,
+        );
+    };
+    if let Err(error) = server.store.clean_up_as_leader() {
+        warn(
+            "removing what the primary before it left unfinished",
+            &error,
+        );
+    }
+    if set.member().is_some() {
+        if let Err(error) = open_oplog(&server.store, &server.settings, &server.log, true) {
+            warn("opening the oplog", &error);
+        }
+        if let Err(error) = feature_version::ensure(&server.store) {
+            warn("storing the feature compatibility version", &error);
+        }
+    }
+    reload(server);
+    if let Err(error) = set.take_over(term) {
+        warn("storing the term of its election", &error);
+    }
+    server.maintenance.ttl.wake();
+}
+
+/// Ends what only a primary does.
+fn lost(server: &Server) {
+    if let Some(set) = &server.set.replication {
+        set.refresh();
+    }
+    for open in server.clients.sessions.open_transactions() {
+        abort_soon(server, &open, AbortReason::Killed);
+    }
+}
+
+/// Shows clients another primary, another term, other members.
+async fn follow_role(server: Weak<Server>, mut role: watch::Receiver<Role>) {
+    let mut shown = None;
+    loop {
+        let now = {
+            let role = role.borrow_and_update();
+            // It changes with each entry of the log otherwise.
+            (
+                role.part,
+                role.term,
+                role.leader,
+                role.is_leading,
+                role.members.since,
+            )
+        };
+        if shown != Some(now) {
+            shown = Some(now);
+            let Some(server) = server.upgrade() else {
+                return;
+            };
+            let refreshed = tokio::task::spawn_blocking(move || {
+                if let Some(set) = &server.set.replication {
+                    set.refresh();
+                }
+            });
+            let _ = refreshed.await;
+        }
+        if now.0 == Part::Ended || role.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes over what another member has stored.
+async fn follow_settings(server: Weak<Server>, mut stored: watch::Receiver<u64>) {
+    while stored.changed().await.is_ok() {
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        let reloaded = tokio::task::spawn_blocking(move || {
+            if !server.leads() {
+                reload(&server);
+            }
+            if let Some(set) = &server.set.replication {
+                set.refresh();
+            }
+        });
+        let _ = reloaded.await;
+    }
+}
+
+/// Reads the stored settings of the server again.
+fn reload(server: &Server) {
+    let store = &server.store;
+    let defaults =
+        (server.set.replication.as_ref()).map_or(Ok(()), |set| set.defaults.reload(store));
+    let done = defaults
+        .and_then(|()| server.set.cluster_parameters.reload(store))
+        .and_then(|()| server.execution.query_settings.reload(store));
+    if let Err(error) = done {
+        server.log.warning(
+            Component::Replication,
+            9_937_003,
+            CONTEXT,
+            "Stored settings could not be read; those from before stay in effect",
+            &doc! {"error": error.to_string()},
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Changes of the set: its beginning, its configuration, and the part of this server in it.
+
+use std::sync::Arc;
+
+use frond_bson::{Doc, ObjectId, doc};
+use frond_error::{Error, ErrorCode, Result};
+use frond_replset::{Change, Reconfig, SetConfig, State};
+
+use super::{CONFIG_COLLECTION, Consensus, Election, Member, Replication, member_id, peer};
+use crate::host::clock::now_ms;
+use crate::internal_collections::{find_one, replace_one};
+
+impl Replication {
+    /// The configuration that the store has.
+    ///
+    /// # Errors
+    /// Errors of the store; `InvalidReplicaSetConfig` (93).
+    pub(super) fn stored_config(&self) -> Result<Option<SetConfig>> {
+        let stored = find_one(&self.store, CONFIG_COLLECTION, doc! {})?;
+        stored.map(|stored| SetConfig::parse(&stored)).transpose()
+    }
+
+    fn store_config(&self, config: &SetConfig) -> Result<()> {
+        replace_one(
+            &self.store,
+            CONFIG_COLLECTION,
+            &config.name,
+            &config.to_doc(),
+        )
+    }
+
+    fn own_consensus(&self) -> Result<&Consensus> {
+        self.consensus.as_ref().ok_or_else(|| {
+            Error::new(
+                ErrorCode::CommandNotSupported,
+                "this server has no configuration of its own: a standby has that of its primary",
+            )
+        })
+    }
+
+    /// Begins the set with a configuration. `find_own` finds the member that this server is; `prepare` is called once this server accepts
+    /// writes, before the configuration is durable. Members other than this one join afterwards.
+    ///
+    /// # Errors
+    /// `AlreadyInitialized` (23), errors of the configuration, of consensus and of `prepare`.
+    pub fn initiate(
+        &self,
+        given: &Doc,
+        find_own: impl FnOnce(&SetConfig) -> Result<Option<i32>>,
+        prepare: impl FnOnce() -> Result<()>,
+    ) -> Result<Arc<SetConfig>> {
+        let _one = self.changing.lock();
+        if self.member().is_some() {
+            return Err(Error::new(
+                ErrorCode::AlreadyInitialized,
+                "already initialized",
+            ));
+        }
+        let consensus = self.own_consensus()?;
+        let mut found = Ok(None);
+        let find = |config: &SetConfig| {
+            found = find_own(config);
+            found.clone().unwrap_or(None)
+        };
+        let config = frond_replset::initiate(given, &self.name, ObjectId::new(), find);
+        let own = found?;
+        let mut config = config?;
+        let own = config.own_member(own)?;
+        check_supported(&config)?;
+        consensus.begin(peer(&own.host, own.id))?;
+        prepare()?;
+        config.term = Some(as_term(consensus.role().term));
+        self.begin_term(&config, consensus.role().term)?;
+        self.refresh_locked();
+        Ok(Arc::new(config))
+    }
+
+    /// Changes the configuration. The members of consensus follow it.
+    ///
+    /// # Errors
+    /// `NotYetInitialized` (94), `NotWritablePrimary` (10107), errors of the configuration.
+    pub fn reconfigure(&self, given: &Doc, force: bool) -> Result<Change> {
+        let _one = self.changing.lock();
+        let member = self.initiated()?;
+        self.own_consensus()?;
+        if !member.is_primary() {
+            return Err(Error::new(
+                ErrorCode::NotWritablePrimary,
+                if force {
+                    "replSetReconfig with force: true needs a primary here: a configuration that no majority has agreed on \
+                     could lose acknowledged writes. If a majority of the members is lost for ever, begin a new set from a \
+                     backup or from the data directory of a member, see docs/replica-set.md"
+                } else {
+                    "Safe reconfig is only allowed on a writable PRIMARY. Current state SECONDARY"
+                },
+            ));
+        }
+        let request = Reconfig {
+            forced: force.then(rand::random),
+            term: member.term,
+        };
+        let change = frond_replset::reconfigure(&member.config, given, request, |new| {
+            member.own.filter(|own| new.member(*own).is_some())
+        })?;
+        check_supported(&change.config)?;
+        // So that reads after this see it in their operation time. First, because it may fail: the configuration is durable below.
+        self.store.cluster_time().tick()?;
+        self.store_config(&change.config)?;
+        self.refresh_locked();
+        Ok(change)
+    }
+
+    /// Begins to accept writes as the primary of a term. Nothing happens in a set that is not initiated.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn take_over(&self, term: u64) -> Result<()> {
+        let _one = self.changing.lock();
+        let Some(mut config) = self.stored_config()? else {
+            return Ok(());
+        };
+        let is_known = (self.election.lock().as_ref()).is_some_and(|(known, _)| *known == term);
+        if !is_known {
+            let clock = self.store.cluster_time();
+            if config.voters() == 1 {
+                // It has given out times that are in no entry.
+                clock.advance_to_bound();
+            }
+            // Another primary may have, too. Clients pass them on, and an election far ahead of the clock each time would not end.
+            clock.advance(self.cluster_time())?;
+            config.term = Some(as_term(term));
+            self.begin_term(&config, term)?;
+        }
+        self.refresh_locked();
+        Ok(())
+    }
+
+    /// Notes the election of a term, and stores the configuration with it.
+    fn begin_term(&self, config: &SetConfig, term: u64) -> Result<()> {
+        // The time comes first: what fails must fail before the configuration is durable.
+        let time = self.store.cluster_time().tick()?;
+        self.store_config(config)?;
+        let election = Election {
+            time,
+            date_ms: now_ms(),
+        };
+        *self.election.lock() = Some((term, election));
+        Ok(())
+    }
+
+    /// Takes over what the store and consensus say about the set and this server's part in it.
+    pub fn refresh(&self) {
+        let _one = self.changing.lock();
+        self.refresh_locked();
+    }
+
+    /// As [`Replication::refresh`], of a caller that changes the set.
+    fn refresh_locked(&self) {
+        let Some(consensus) = &self.consensus else {
+            return;
+        };
+        // A configuration that cannot be read now is read at the next change.
+        let Ok(Some(config)) = self.stored_config() else {
+            return;
+        };
+        let role = consensus.role();
+        let id_of = |store: u64| role.members.peers.get(&store).and_then(member_id);
+        let own = id_of(consensus.id()).filter(|id| config.member(*id).is_some());
+        let election = self.election.lock().clone();
+        let election = election.filter(|(term, _)| role.is_leading && *term == role.term);
+        let state = if own.is_none() {
+            State::Removed
+        } else if election.is_some() {
+            State::Primary
+        } else {
+            State::Secondary
+        };
+        let leader = role.leader.filter(|leader| *leader != consensus.id());
+        let primary = match state {
+            State::Primary => own,
+            _ => leader.and_then(id_of),
+        };
+        self.publish(Member {
+            config: Arc::new(config),
+            own,
+            state,
+            term: as_term(role.term),
+            primary,
+            election: election.map(|(_, election)| election),
+        });
+    }
+
+    /// Shows clients what is new.
+    pub(super) fn publish(&self, member: Member) {
+        let mut shown = self.member.write();
+        if shown.as_deref() != Some(&member) {
+            *shown = Some(Arc::new(member));
+            drop(shown);
+            self.topology.send_modify(|counter| *counter += 1);
+        }
+    }
+}
+
+/// A term as BSON has it.
+fn as_term(term: u64) -> i64 {
+    i64::try_from(term).unwrap_or(i64::MAX)
+}
+
+/// Refuses options of members that no member carries out.
+fn check_supported(config: &SetConfig) -> Result<()> {
+    match config.members.iter().find(|member| member.delay_secs > 0) {
+        None => Ok(()),
+        Some(member) => Err(Error::new(
+            ErrorCode::InvalidReplicaSetConfig,
+            format!(
+                "secondaryDelaySecs of the member {} is not supported: keep backups with `frond archive`, which restores any moment",
+                member.host
+            ),
+        )),
+    }
+}

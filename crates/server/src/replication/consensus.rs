@@ -1,0 +1,295 @@
+//! The member of a replica set that this server runs: consensus over the log of its store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use frond_error::{Error, ErrorCode, Result};
+use frond_replica::{Event, Follower, Host, Peer, Role, Seat, Transport};
+use frond_replset::{SetConfig, Wanted, interrupted, stepped_down};
+use frond_store::{DocumentStore, MemberLog};
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+/// Threads of the member. It never blocks them: what waits for the disk has threads of its own.
+const THREADS: usize = 2;
+
+/// The longest wait of a set of one for itself.
+const LEAD_WAIT: Duration = Duration::from_secs(30);
+
+/// A member, its threads and its log.
+pub struct Consensus {
+    id: u64,
+    member: Arc<frond_replica::Member>,
+    log: Arc<dyn MemberLog>,
+    events: Mutex<Option<UnboundedReceiver<Event>>>,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Queues the events of a member for the server.
+struct Queue(UnboundedSender<Event>);
+
+impl Host for Queue {
+    fn event(&self, event: Event) {
+        // There is one for each entry of the log, and the waits for commits are served without them.
+        if !matches!(event, Event::Committed { .. }) {
+            // The server may be gone.
+            let _ = self.0.send(event);
+        }
+    }
+}
+
+impl Consensus {
+    /// Starts the member of a store that was opened as one.
+    ///
+    /// # Errors
+    /// Settings that contradict each other, errors of the log, and a system that gives no threads.
+    pub fn start(
+        store: &DocumentStore,
+        settings: frond_replica::Settings,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Consensus> {
+        let log = store
+            .member_log()
+            .ok_or_else(|| Error::internal("the store was not opened as that of a member"))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("frond-member")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::internal(format!("threads of the member: {error}")))?;
+        let (sender, events) = unbounded_channel();
+        let id = settings.id;
+        let start =
+            frond_replica::Member::start(settings, log.clone(), transport, Arc::new(Queue(sender)));
+        let member = wait_on(runtime.handle(), start)?.map_err(|error| refusal(&error))?;
+        Ok(Consensus {
+            id,
+            member: Arc::new(member),
+            log,
+            events: Mutex::new(Some(events)),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// The number of this member's store, see [`super::identity`].
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub fn member(&self) -> &Arc<frond_replica::Member> {
+        &self.member
+    }
+
+    /// The threads of the member.
+    pub fn handle(&self) -> Handle {
+        let runtime = self.runtime.as_ref();
+        runtime
+            .expect("the runtime lives as long as the value")
+            .handle()
+            .clone()
+    }
+
+    /// The events of the member, for the first caller.
+    pub fn take_events(&self) -> Option<UnboundedReceiver<Event>> {
+        self.events.lock().take()
+    }
+
+    /// Runs `work` on the threads of the member, and waits for it without regard to the runtime of the caller.
+    ///
+    /// # Errors
+    /// The work panicked.
+    pub fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T> {
+        wait_on(&self.handle(), work)
+    }
+
+    pub fn role(&self) -> Role {
+        self.member.role()
+    }
+
+    pub fn watch_role(&self) -> watch::Receiver<Role> {
+        self.member.watch_role()
+    }
+
+    pub fn followers(&self) -> Vec<Follower> {
+        self.member.followers()
+    }
+
+    /// Whether the log accepts commits.
+    pub fn is_leading(&self) -> bool {
+        self.member.watch_role().borrow().is_leading
+    }
+
+    /// The position after all commits until now.
+    pub fn end_position(&self) -> u64 {
+        self.log.end_position()
+    }
+
+    /// Begins a set with this member alone, and waits until it leads. Repeated after a crash in between, it only waits.
+    ///
+    /// # Errors
+    /// `AlreadyInitialized` (23) if the store belongs to a set of several members, `ExceededTimeLimit` (262).
+    pub fn begin(&self, peer: Peer) -> Result<()> {
+        let alone = BTreeSet::from([self.id]);
+        let voters = self.role().members.voters;
+        if voters.is_empty() {
+            let member = self.member.clone();
+            let begun = self.wait_for(async move { member.initialize(peer).await })?;
+            begun.map_err(|error| refusal(&error))?;
+        } else if voters != [alone] {
+            return Err(Error::new(
+                ErrorCode::AlreadyInitialized,
+                "this server is a member of a replica set whose configuration it has not received yet",
+            ));
+        }
+        self.await_leadership(LEAD_WAIT)
+    }
+
+    /// Stands for election at once, and waits until it leads: for the only voter of a set.
+    ///
+    /// # Errors
+    /// `ExceededTimeLimit` (262), errors of the member.
+    pub fn lead_alone(&self) -> Result<()> {
+        if !self.is_leading() {
+            let member = self.member.clone();
+            let stood = self.wait_for(async move { member.step_up().await })?;
+            stood.map_err(|error| refusal(&error))?;
+        }
+        self.await_leadership(LEAD_WAIT)
+    }
+
+    fn await_leadership(&self, limit: Duration) -> Result<()> {
+        let mut role = self.watch_role();
+        let led = self.wait_for(async move {
+            let led = role.wait_for(|role| role.is_leading);
+            tokio::time::timeout(limit, led).await.is_ok()
+        })?;
+        if led {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::ExceededTimeLimit,
+            format!("this member was not elected within {} s", limit.as_secs()),
+        ))
+    }
+
+    /// Changes the members that consensus knows.
+    ///
+    /// # Errors
+    /// Errors of the member.
+    pub async fn reconfigure(
+        &self,
+        seats: BTreeMap<u64, Seat>,
+        limit: Duration,
+    ) -> frond_replica::Result<()> {
+        self.member.reconfigure(seats, limit).await
+    }
+
+    /// Waits until everything before a position is committed.
+    ///
+    /// # Errors
+    /// `PrimarySteppedDown` (189).
+    pub async fn committed(&self, position: u64) -> Result<()> {
+        let committed = self.member.wait_committed(position).await;
+        committed.map_err(|_| stepped_down())
+    }
+
+    /// Waits until enough members have everything before a position, durably.
+    ///
+    /// # Errors
+    /// `PrimarySteppedDown` (189).
+    pub async fn acknowledged(
+        &self,
+        position: u64,
+        wanted: Wanted,
+        config: Arc<SetConfig>,
+    ) -> Result<()> {
+        let role = self.watch_role();
+        let test = move |stores: &BTreeSet<u64>| {
+            let role = role.borrow();
+            let ids: BTreeSet<i32> = stores
+                .iter()
+                .filter_map(|store| role.members.peers.get(store).and_then(member_id))
+                .collect();
+            let outcome = wanted.outcome(&config, |member| ids.contains(&member.id));
+            outcome != frond_replset::Outcome::Waits
+        };
+        let acknowledged = self.member.acknowledged(position, test).await;
+        acknowledged.map_err(|_| stepped_down())
+    }
+
+    /// Confirms with a majority that this member still leads, and waits until everything before a position is committed.
+    ///
+    /// # Errors
+    /// `InterruptedDueToReplStateChange` (11602).
+    pub async fn confirmed(&self, position: u64) -> Result<()> {
+        let confirmed = self.member.ensure_linearizable().await;
+        confirmed.map_err(|_| interrupted())?;
+        let committed = self.member.wait_committed(position).await;
+        committed.map_err(|_| interrupted())
+    }
+
+    /// Ends the member. The log refuses commits from here on.
+    pub fn stop(&self) {
+        let member = self.member.clone();
+        // The store is closed next, whatever has happened.
+        let _ = self.wait_for(async move { member.shut_down().await });
+    }
+}
+
+impl Drop for Consensus {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A runtime must not be waited for on a thread of another one.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The `_id` in the configuration of a member that consensus knows.
+pub fn member_id(peer: &Peer) -> Option<i32> {
+    let bytes = peer.data.as_slice().try_into().ok()?;
+    Some(i32::from_le_bytes(bytes))
+}
+
+/// A member, as consensus knows it.
+pub fn peer(host: &str, id: i32) -> Peer {
+    Peer {
+        host: host.to_owned(),
+        data: id.to_le_bytes().to_vec(),
+    }
+}
+
+fn wait_on<T: Send + 'static>(
+    handle: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T> {
+    let (sender, receiver) = mpsc::channel();
+    handle.spawn(async move {
+        // The caller waits.
+        let _ = sender.send(work.await);
+    });
+    let ended = |_| Error::internal("a task of the member of the replica set has ended early");
+    receiver.recv().map_err(ended)
+}
+
+/// The error of a command for one of consensus.
+pub fn refusal(error: &frond_replica::Error) -> Error {
+    use frond_replica::Error as Cause;
+    let code = match error {
+        Cause::NotLeading { .. } => ErrorCode::NotWritablePrimary,
+        Cause::LeadershipLost => ErrorCode::InterruptedDueToReplStateChange,
+        Cause::NoMajority | Cause::TimedOut => ErrorCode::ExceededTimeLimit,
+        Cause::ChangeInProgress => ErrorCode::ConfigurationInProgress,
+        Cause::Invalid(_) => ErrorCode::CommandFailed,
+        Cause::Ended(_) | Cause::Log(_) => ErrorCode::InternalError,
+    };
+    Error::new(code, error.to_string())
+}

@@ -1,0 +1,224 @@
+//! What this server has heard from the other members by heartbeats.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
+use frond_replset::State;
+use parking_lot::Mutex;
+
+use crate::host::clock::now_ms;
+
+/// A heartbeat, or the answer to one: the part of a member, as it sees itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The number of its store in consensus.
+    pub store: u64,
+    pub set: String,
+    /// Its `_id`, if its configuration has it.
+    pub id: Option<i32>,
+    /// The number of its state.
+    pub state: i32,
+    pub term: i64,
+    pub applied: Timestamp,
+    pub durable: Timestamp,
+    /// The version and the term of its configuration.
+    pub config: Option<(i32, i64)>,
+    /// The `_id` of the member that it receives the log from.
+    pub source: Option<i32>,
+    /// Its election, while it is the primary: the cluster time, and the date.
+    pub election: Option<(Timestamp, i64)>,
+    pub version: String,
+    /// Its clock, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+impl Report {
+    pub fn to_doc(&self) -> DocBuf {
+        let mut report = doc! {
+            "store": i64::try_from(self.store).unwrap_or(i64::MAX),
+            "set": &*self.set,
+            "state": self.state,
+            "term": self.term,
+            "applied": self.applied,
+            "durable": self.durable,
+            "version": &*self.version,
+            "now": Value::DateTime(self.now_ms),
+        };
+        if let Some(id) = self.id {
+            report.push("id", id);
+        }
+        if let Some((version, term)) = self.config {
+            report.push("config", &doc! {"version": version, "term": term});
+        }
+        if let Some(source) = self.source {
+            report.push("source", source);
+        }
+        if let Some((time, ms)) = self.election {
+            report.push(
+                "election",
+                &doc! {"time": time, "date": Value::DateTime(ms)},
+            );
+        }
+        report
+    }
+
+    /// Reads one. Unknown fields are of a newer version.
+    pub fn parse(doc: &Doc) -> Option<Report> {
+        let time = |doc: &Doc, name: &str| match doc.get(name) {
+            Some(Value::Timestamp(time)) => time,
+            _ => Timestamp::default(),
+        };
+        let date = |doc: &Doc, name: &str| match doc.get(name) {
+            Some(Value::DateTime(ms)) => ms,
+            _ => 0,
+        };
+        let config = doc
+            .get_doc("config")
+            .and_then(|config| Some((config.get_i32("version")?, config.get_i64("term")?)));
+        Some(Report {
+            store: u64::try_from(doc.get_i64("store")?).ok()?,
+            set: doc.get_str("set")?.to_owned(),
+            id: doc.get_i32("id"),
+            state: doc.get_i32("state")?,
+            term: doc.get_i64("term")?,
+            applied: time(doc, "applied"),
+            durable: time(doc, "durable"),
+            config,
+            source: doc.get_i32("source"),
+            election: (doc.get_doc("election"))
+                .map(|election| (time(election, "time"), date(election, "date"))),
+            version: doc.get_str("version").unwrap_or_default().to_owned(),
+            now_ms: date(doc, "now"),
+        })
+    }
+}
+
+/// Another member.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Its last report.
+    pub report: Option<Report>,
+    /// Since when it has answered without a break.
+    pub up_since: Option<Instant>,
+    /// When it answered last.
+    pub answered: Option<Instant>,
+    pub answered_ms: Option<i64>,
+    /// When it asked last.
+    pub asked_ms: Option<i64>,
+    /// The mean time of an answer.
+    pub ping: Option<Duration>,
+    /// The error of the last heartbeat, or an empty text.
+    pub error: String,
+}
+
+impl Heard {
+    /// Its state: that of its last report, if it has answered within `timeout`.
+    pub fn state(&self, timeout: Duration) -> State {
+        match (&self.report, self.answered) {
+            (Some(report), Some(at)) if at.elapsed() < timeout => State::of_number(report.state),
+            (None, _) if self.error.is_empty() => State::Unknown,
+            _ => State::Down,
+        }
+    }
+}
+
+/// The other members, by their `_id`.
+#[derive(Debug, Default)]
+pub struct Heartbeats {
+    members: Mutex<HashMap<i32, Heard>>,
+}
+
+impl Heartbeats {
+    /// A member has answered after this time.
+    pub fn answered(&self, id: i32, report: Report, took: Duration) {
+        let mut members = self.members.lock();
+        let heard = members.entry(id).or_default();
+        let now = Instant::now();
+        heard.up_since.get_or_insert(now);
+        heard.answered = Some(now);
+        heard.answered_ms = Some(now_ms());
+        heard.ping = Some(heard.ping.map_or(took, |mean| (mean * 4 + took) / 5));
+        heard.report = Some(report);
+        heard.error.clear();
+    }
+
+    /// A member has not answered.
+    pub fn failed(&self, id: i32, error: String) {
+        let mut members = self.members.lock();
+        let heard = members.entry(id).or_default();
+        heard.up_since = None;
+        heard.answered = None;
+        heard.error = error;
+    }
+
+    /// A member has asked.
+    pub fn was_asked_by(&self, id: i32, report: Report) {
+        let mut members = self.members.lock();
+        let heard = members.entry(id).or_default();
+        heard.asked_ms = Some(now_ms());
+        if heard.answered.is_some() {
+            heard.report = Some(report);
+        }
+    }
+
+    pub fn of(&self, id: i32) -> Heard {
+        self.members.lock().get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Forgets those that are not members any more.
+    pub fn keep(&self, is_member: impl Fn(i32) -> bool) {
+        self.members.lock().retain(|id, _| is_member(*id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let at = |time| Timestamp { time, increment: 1 };
+        let full = Report {
+            store: 77,
+            set: "rs0".to_owned(),
+            id: Some(2),
+            state: 1,
+            term: 5,
+            applied: at(9),
+            durable: at(8),
+            config: Some((3, 5)),
+            source: Some(0),
+            election: Some((at(4), 4000)),
+            version: "1.0".to_owned(),
+            now_ms: 12_345,
+        };
+        assert_eq!(Report::parse(&full.to_doc()), Some(full.clone()));
+        let empty = Report {
+            set: "rs0".to_owned(),
+            ..Report::default()
+        };
+        assert_eq!(Report::parse(&empty.to_doc()), Some(empty));
+        assert_eq!(Report::parse(&doc! {"set": "rs0"}), None);
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_is_down() {
+        let beats = Heartbeats::default();
+        let long = Duration::from_secs(1000);
+        assert_eq!(beats.of(1).state(long), State::Unknown);
+        let report = Report {
+            state: State::Secondary.number(),
+            ..Report::default()
+        };
+        beats.answered(1, report, Duration::from_millis(5));
+        assert_eq!(beats.of(1).state(long), State::Secondary);
+        assert_eq!(beats.of(1).state(Duration::ZERO), State::Down);
+        beats.failed(1, "refused".to_owned());
+        assert_eq!(beats.of(1).state(long), State::Down);
+        beats.keep(|_| false);
+        assert_eq!(beats.of(1).state(long), State::Unknown);
+    }
+}
