@@ -126,6 +126,7 @@ error_codes! {
     OperationFailed = 96,
     UnsatisfiableWriteConcern = 100,
     NewReplicaSetConfigurationIncompatible = 103,
+    InconsistentReplicaSetNames = 109,
     NodeNotElectable = 104,
     NotExactValueField = 111,
     WriteConflict = 112,

@@ -29,6 +29,7 @@ use crate::observability::metrics::{Metrics, micros};
 use crate::observability::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::observability::query_stats::QueryStats;
 use crate::oplog::{self, OplogUpkeep};
+use crate::peers::PeerSide;
 use crate::query_settings::AllQuerySettings;
 use crate::replication::{Replication, stored_name};
 use crate::scripting;
@@ -86,6 +87,8 @@ pub struct ReplicaSet {
     pub replication: Option<Replication>,
     /// The progress of a standby. A server that has stepped up keeps it.
     pub standby: Option<Arc<Standby>>,
+    /// What this server answers other members with.
+    pub peers: PeerSide,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
 }
@@ -360,6 +363,7 @@ impl ReplicaSet {
         Ok(ReplicaSet {
             replication: replication.transpose().map_err(StartError::ReplicaSet)?,
             standby,
+            peers: PeerSide::default(),
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
         })
     }
@@ -377,7 +381,8 @@ impl Clients {
             cursors = cursors.marked(sharding::mark(&instance.host_and_port()));
         }
         Ok(Clients {
-            access: Access::new(store.clone(), settings.security.authorization),
+            access: Access::new(store.clone(), settings.security.authorization)
+                .with_members(&settings.security),
             logins: Logins::new(&settings.logins).map_err(StartError::Random)?,
             connections: Connections::default(),
             sessions: Sessions::new(settings.session_timeout, settings.transaction_lifetime),
