@@ -91,7 +91,12 @@ pub fn sasl_start(
     cx.state.login.pending = None;
     let enabled = match args.str("mechanism")?.and_then(Mechanism::named) {
         // Members log in by SCRAM whatever mechanisms are enabled for others.
-        Some(mechanism) if db == UserName::system().db => LoginMechanism::Scram(mechanism),
+        Some(mechanism)
+            if db == "local"
+                && (cx.server.clients.access.members()).logs_in_by_key(&UserName::system()) =>
+        {
+            LoginMechanism::Scram(mechanism)
+        }
         _ => enabled_mechanism(cx.server, args)?,
     };
     let mechanism = match enabled {

@@ -429,7 +429,8 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
                 match waiting.poll(cx) {
                     Poll::Ready(Some(request)) => {
                         next += 1;
-                        if pending.len() >= PENDING_MANY && next % PENDING_MANY as u64 == 0 {
+                        if pending.len() >= PENDING_MANY && next.is_multiple_of(PENDING_MANY as u64)
+                        {
                             pending.retain(|_, answer| !answer.is_closed());
                         }
                         pending.insert(next, request.answer);
