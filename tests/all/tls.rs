@@ -340,7 +340,6 @@ fn wrong_settings_are_refused_at_the_start() {
             "cannot be given together",
         ),
         (with(&[&own, "--tlsCRLFile", &ca]), "no revocation list"),
-        (with(&[&own, "--tlsClusterFile", &own]), "no other members"),
         (with(&[&own, "--tlsFIPSMode"]), "FIPS"),
         (
             with(&[&own, "--tlsCertificateSelector", "subject=x"]),

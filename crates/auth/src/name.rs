@@ -18,6 +18,11 @@ impl UserName {
             db: db.into(),
         }
     }
+
+    /// The user as whom the members of a replica set log in to each other. It is stored nowhere.
+    pub fn system() -> UserName {
+        UserName::new("__system", "local")
+    }
 }
 
 impl fmt::Display for UserName {

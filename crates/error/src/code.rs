@@ -127,6 +127,7 @@ error_codes! {
     UnsatisfiableWriteConcern = 100,
     NewReplicaSetConfigurationIncompatible = 103,
     NodeNotElectable = 104,
+    InconsistentReplicaSetNames = 108,
     ConfigurationInProgress = 109,
     NotExactValueField = 111,
     WriteConflict = 112,

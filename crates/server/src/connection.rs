@@ -157,6 +157,8 @@ pub struct Connection {
     pub client: OnceLock<DocBuf>,
     /// The subject of the client's certificate, as RFC 2253 writes it, if TLS has verified one.
     pub certificate_subject: OnceLock<String>,
+    /// Set if that certificate is one of a member of the replica set, by its organisation.
+    pub has_member_certificate: AtomicBool,
     /// The address of the server that the client is connected to, over TCP.
     pub local_ip: OnceLock<IpAddr>,
     /// The logged-in user. The connection's own commands read [`ClientState::identity`].
@@ -205,6 +207,8 @@ pub struct ClientState {
     pub tickets: Owner,
     /// The login that was begun, and those that failed.
     pub login: Progress,
+    /// The number of the member's store whose channel the connection becomes after the reply.
+    pub channel_of: Option<u64>,
     /// Number of the last reply.
     pub last_reply: i32,
     /// Empty figures for the next operation, which saves an allocation.
@@ -245,6 +249,7 @@ impl Connections {
             peer,
             client: OnceLock::new(),
             certificate_subject: OnceLock::new(),
+            has_member_certificate: AtomicBool::new(false),
             local_ip: OnceLock::new(),
             identity: Mutex::default(),
             running: Mutex::new(Running::default()),

@@ -50,7 +50,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 
 | what | what happens |
 | --- | --- |
-| logins by LDAP, Kerberos, OIDC and AWS IAM, and as `__system` by a key file | refused, as a mechanism that is not enabled |
+| logins by LDAP, Kerberos, OIDC and AWS IAM | refused, as a mechanism that is not enabled |
 | encryption at rest, auditing | their settings are errors |
 | the UUID of a session in the oplog and in events of transactions, with authorization on | `lsid.id` is a digest of the UUID and the user |
 | the users and roles that `killAllSessionsByPattern` impersonates | an error; `uid` and `lsid` select sessions |

@@ -29,8 +29,9 @@ use crate::observability::metrics::{Metrics, micros};
 use crate::observability::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::observability::query_stats::QueryStats;
 use crate::oplog::{self, OplogUpkeep};
+use crate::peers::{PeerIdentity, PeerSide, Peers};
 use crate::query_settings::AllQuerySettings;
-use crate::replication::{Consensus, NoPeers, Replication, stored_name};
+use crate::replication::{Consensus, Replication, stored_name};
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -88,6 +89,10 @@ pub struct ReplicaSet {
     pub replication: Option<Replication>,
     /// The progress of a standby. A server that has stepped up keeps it.
     pub standby: Option<Arc<Standby>>,
+    /// What this server answers other members with.
+    pub peers: PeerSide,
+    /// The way to other members; none if the server is not one.
+    pub network: Option<Arc<Peers>>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
     /// Counts the changes of stored settings, users and roles.
@@ -177,7 +182,7 @@ impl Server {
     ) -> Result<Server, StartError> {
         let instance = Instance::new(&settings, port);
         set_hooks(&store, &log, &metrics, &instance);
-        let set = ReplicaSet::open(&settings, &store, &instance)?;
+        let set = ReplicaSet::open(&settings, &store, &instance, &log)?;
         let query_settings = AllQuerySettings::load(&store).map_err(StartError::Store)?;
         if set.consensus().is_none() {
             // A member opens it when it becomes the primary.
@@ -359,7 +364,9 @@ impl ReplicaSet {
         settings: &Settings,
         store: &DocumentStore,
         instance: &Instance,
+        log: &Arc<Log>,
     ) -> Result<ReplicaSet, StartError> {
+        let (incoming, mut outgoing) = (PeerSide::default(), None);
         let standby = match &settings.follow {
             Some(uri) if store.is_following() => Some(Arc::new(
                 Standby::new(uri.expose())
@@ -380,12 +387,21 @@ impl ReplicaSet {
                 _ => None,
             };
             let name = given_name.or(stored.as_deref());
-            let transport = Arc::new(NoPeers);
-            name.map(|name| Replication::open(store, name, reached, &settings.db_path, transport))
+            name.map(|name| {
+                Replication::open(store, name, reached, &settings.db_path, |id, handle| {
+                    let set = name.to_owned();
+                    let identity = PeerIdentity { id, set };
+                    incoming.identify(identity.clone());
+                    let peers = Peers::new(identity, settings, log.clone(), handle);
+                    outgoing.insert(Arc::new(peers)).clone()
+                })
+            })
         };
         Ok(ReplicaSet {
             replication: replication.transpose().map_err(StartError::ReplicaSet)?,
             standby,
+            peers: incoming,
+            network: outgoing,
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
             stored: Arc::new(watch::Sender::new(0)),
         })
@@ -412,7 +428,8 @@ impl Clients {
             cursors = cursors.marked(sharding::mark(&instance.host_and_port()));
         }
         Ok(Clients {
-            access: Access::with_hook(store.clone(), settings.security.authorization, hook),
+            access: Access::with_hook(store.clone(), settings.security.authorization, hook)
+                .with_members(&settings.security),
             logins: Logins::new(&settings.logins).map_err(StartError::Random)?,
             connections: Connections::default(),
             sessions: Sessions::new(settings.session_timeout, settings.transaction_lifetime),

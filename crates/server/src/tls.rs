@@ -82,7 +82,7 @@ impl Tls {
         let options = ServerOptions {
             certificate_key_file: certificate_key_file.clone(),
             password: (settings.password.as_ref()).map(|password| Password::new(password.expose())),
-            ca_file: ca_file.clone(),
+            ca_file: settings.cluster_ca_file.as_ref().unwrap_or(ca_file).clone(),
             crl_file: settings.crl_file.clone(),
             allow_connections_without_certificates: settings.allow_connections_without_certificates,
             allow_invalid_certificates: settings.allow_invalid_certificates,
@@ -315,6 +315,7 @@ mod tests {
         let end = UNIX_EPOCH + 20_000 * day;
         let certificate = CertificateInfo {
             subject: "CN=x".into(),
+            organisation: Vec::new(),
             issuer: "CN=y".into(),
             thumbprint: "00".into(),
             not_before: UNIX_EPOCH,

@@ -16,6 +16,8 @@ use crate::subject;
 pub struct CertificateInfo {
     /// The subject as in RFC 2253: the name of a user in `$external`.
     pub subject: String,
+    /// Its attributes O, OU and DC.
+    pub organisation: Vec<(&'static str, String)>,
     /// The issuer in the same form.
     pub issuer: String,
     /// The SHA-1 of the certificate, in hex.
@@ -51,6 +53,7 @@ impl CertificateInfo {
         let alternatives = facts.get_extension::<SubjectAltName>();
         Ok(CertificateInfo {
             subject: name(subject::text(facts.subject()))?,
+            organisation: subject::organisation(facts.subject()),
             issuer: name(subject::text(facts.issuer()))?,
             thumbprint: hex(&Sha1::digest(der)),
             not_before: facts.validity().not_before.to_system_time(),
@@ -58,6 +61,13 @@ impl CertificateInfo {
             has_alternative_name: alternatives
                 .is_ok_and(|found| found.is_some_and(|(_, names)| !names.0.is_empty())),
         })
+    }
+
+    /// Whether it is of the same organisation as another one, as the certificates of the members of a replica set are: the subjects
+    /// have the same attributes O, OU and DC, and at least one of them.
+    #[must_use]
+    pub fn is_of_same_organisation(&self, other: &CertificateInfo) -> bool {
+        !self.organisation.is_empty() && self.organisation == other.organisation
     }
 
     /// Whether it is valid at a time.

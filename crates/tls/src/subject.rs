@@ -32,6 +32,24 @@ pub(crate) fn text(name: &Name) -> Option<String> {
     Some(out)
 }
 
+/// The attributes that the certificates of one organisation have in common: O, OU and DC, in a fixed order. Empty if there is
+/// none, or one cannot be read.
+pub(crate) fn organisation(name: &Name) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    for attribute in name.iter() {
+        let short = oids::short_name(&attribute.oid.to_string());
+        let Some(short @ ("O" | "OU" | "DC")) = short else {
+            continue;
+        };
+        let Decoded::Text(text) = string(attribute) else {
+            return Vec::new();
+        };
+        found.push((short, text));
+    }
+    found.sort_unstable();
+    found
+}
+
 fn append(attribute: &AttributeTypeAndValue, out: &mut String) -> Option<()> {
     let oid = attribute.oid.to_string();
     out.push_str(oids::short_name(&oid).unwrap_or(&oid));

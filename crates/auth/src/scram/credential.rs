@@ -39,6 +39,27 @@ impl Credential {
         Credential::with_random_salt(mechanism, &prepared, iterations)
     }
 
+    /// The credentials of a user with several passwords, each of which is right. They have the same salt, for [`ServerConversation::or`].
+    ///
+    /// # Errors
+    /// As [`Credential::new`].
+    ///
+    /// [`ServerConversation::or`]: super::ServerConversation::or
+    pub fn of_any<'a>(
+        mechanism: Mechanism,
+        user: &str,
+        passwords: impl IntoIterator<Item = &'a str>,
+        iterations: u32,
+    ) -> Result<Vec<Credential>, ScramError> {
+        let salt: [u8; 32] = random_bytes()?;
+        let salt = salt.get(..mechanism.salt_bytes()).unwrap_or(&salt);
+        let derive = |password| {
+            let prepared = mechanism.prepare(user, password)?;
+            Ok(Credential::derive(mechanism, &prepared, salt, iterations))
+        };
+        passwords.into_iter().map(derive).collect()
+    }
+
     /// The credential for SCRAM-SHA-1 of the digest that [`crate::password_digest`] makes of a password.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ const NONCE_BYTES: usize = 24;
 #[derive(Clone)]
 pub struct ServerConversation {
     credential: Credential,
+    /// Credentials of other passwords of the user, with the same salt and iterations.
+    others: Vec<Credential>,
     /// The channel-binding header that the client must repeat, in base64.
     binding: String,
     /// The nonce of both sides.
@@ -49,11 +51,19 @@ impl ServerConversation {
         let reply = format!("r={nonce},s={salt},i={}", credential.iterations);
         let conversation = ServerConversation {
             credential,
+            others: Vec::new(),
             binding: STANDARD.encode(&first.header),
             nonce,
             messages: format!("{},{reply}", first.bare),
         };
         (conversation, reply)
+    }
+
+    /// Accepts other passwords of the user, too: credentials that [`Credential::of_any`] made together with the first one.
+    #[must_use]
+    pub fn or(mut self, others: Vec<Credential>) -> ServerConversation {
+        self.others = others;
+        self
     }
 
     pub fn mechanism(&self) -> Mechanism {
@@ -73,8 +83,7 @@ impl ServerConversation {
         if last.nonce != self.nonce {
             return Err(ScramError::Mismatch("another nonce"));
         }
-        let credential = &self.credential;
-        let mechanism = credential.mechanism;
+        let mechanism = self.credential.mechanism;
         let proof = STANDARD
             .decode(last.proof)
             .map(Zeroizing::new)
@@ -82,16 +91,17 @@ impl ServerConversation {
             .filter(|proof| proof.len() == mechanism.key_bytes())
             .ok_or(ScramError::Message("the proof is malformed"))?;
         let messages = format!("{},{}", self.messages, last.without_proof);
-        let client_signature = mechanism.hmac(&credential.stored_key, messages.as_bytes());
-        let client_key = xor(&client_signature, &proof);
-        let stored_key = mechanism.hash(&client_key);
-        let server_signature = mechanism.hmac(&credential.server_key, messages.as_bytes());
-        let is_known = stored_key.ct_eq(&credential.stored_key);
-        if bool::from(is_known & !Choice::from(u8::from(credential.is_fake))) {
-            Ok(format!("v={}", STANDARD.encode(&*server_signature)))
-        } else {
-            Err(ScramError::Proof)
+        for credential in std::iter::once(&self.credential).chain(&self.others) {
+            let client_signature = mechanism.hmac(&credential.stored_key, messages.as_bytes());
+            let client_key = xor(&client_signature, &proof);
+            let stored_key = mechanism.hash(&client_key);
+            let server_signature = mechanism.hmac(&credential.server_key, messages.as_bytes());
+            let is_known = stored_key.ct_eq(&credential.stored_key);
+            if bool::from(is_known & !Choice::from(u8::from(credential.is_fake))) {
+                return Ok(format!("v={}", STANDARD.encode(&*server_signature)));
+            }
         }
+        Err(ScramError::Proof)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod change;
 pub mod stored;
+mod system;
 pub mod user;
 
 use std::collections::HashMap;
@@ -18,7 +19,11 @@ use frond_store::DocumentStore;
 use parking_lot::Mutex;
 
 use crate::replication::CONFIG_NAMESPACE;
+use crate::settings::SecuritySettings;
+
 use stored::{ROLES, Stored, USERS};
+pub use system::Members;
+use system::system_user;
 pub use user::{Candidate, User};
 
 /// The most users that are kept in memory.
@@ -50,6 +55,8 @@ pub struct Access {
     none_at: AtomicU64,
     /// Held by commands that change users and roles.
     changing: Mutex<()>,
+    /// The members of the replica set, as users.
+    members: Members,
     /// Held while a user is read; by its name.
     turns: [Mutex<()>; TURNS],
 }
@@ -81,8 +88,23 @@ impl Access {
             had_any: AtomicBool::new(false),
             none_at: AtomicU64::new(0),
             changing: Mutex::default(),
+            members: Members::default(),
             turns: Default::default(),
         }
+    }
+
+    /// The same with the logins of members of the replica set that the settings permit.
+    #[must_use]
+    pub fn with_members(self, settings: &SecuritySettings) -> Access {
+        Access {
+            members: Members::new(settings),
+            ..self
+        }
+    }
+
+    /// The logins of members of the replica set.
+    pub fn members(&self) -> &Members {
+        &self.members
     }
 
     /// Whether commands need privileges.
@@ -121,6 +143,9 @@ impl Access {
     /// # Errors
     /// If the user or one of the roles cannot be read: then a login as this user must fail.
     pub fn find(&self, name: &UserName) -> Result<Option<Arc<User>>> {
+        if self.members.is_user(name) {
+            return Ok(Some(system_user(self.generation())));
+        }
         // Before the documents are read: a change meanwhile makes the user out of date, not current.
         let generation = self.generation();
         if let Some(known) = self.users.lock().get(name)

@@ -227,7 +227,7 @@ fn attributes(connection: &Connection, attempt: &Attempt) -> DocBuf {
     doc! {
         "client": connection.peer.to_string(),
         "isSpeculative": attempt.speculative,
-        "isClusterMember": false,
+        "isClusterMember": attempt.user == UserName::system(),
         "mechanism": attempt.mechanism.name(),
         "user": shortened(&attempt.user.name),
         "db": shortened(&attempt.user.db),

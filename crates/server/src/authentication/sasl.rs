@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use frond_auth::scram::{ClientFirst, ServerConversation};
+use frond_auth::scram::{ClientFirst, Mechanism, ScramError, ServerConversation};
 use frond_auth::{LoginMechanism, UserName};
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
@@ -89,7 +89,16 @@ pub fn sasl_start(
     speculative: bool,
 ) -> Result<DocBuf> {
     cx.state.login.pending = None;
-    let enabled = enabled_mechanism(cx.server, args)?;
+    let enabled = match args.str("mechanism")?.and_then(Mechanism::named) {
+        // Members log in by SCRAM whatever mechanisms are enabled for others.
+        Some(mechanism)
+            if db == "local"
+                && (cx.server.clients.access.members()).logs_in_by_key(&UserName::system()) =>
+        {
+            LoginMechanism::Scram(mechanism)
+        }
+        _ => enabled_mechanism(cx.server, args)?,
+    };
     let mechanism = match enabled {
         LoginMechanism::Scram(mechanism) if db != "$external" => mechanism,
         other => {
@@ -111,6 +120,29 @@ pub fn sasl_start(
     let name = first.as_ref().map_or("", |first| first.user.as_str());
     let attempt = begin(cx, enabled, UserName::new(name, db), speculative);
     let first = first.map_err(|error| fail(cx, &attempt, &error.to_string()))?;
+    let access = &cx.server.clients.access;
+    if access.members().logs_in_by_key(&attempt.user) {
+        let iterations = cx.server.clients.logins.iterations(mechanism);
+        let known = access.members().credentials(mechanism, iterations);
+        let started = known.and_then(|known| match known.split_first() {
+            Some((own, others)) => {
+                let (conversation, reply) = ServerConversation::start(&first, own.clone())?;
+                Ok((conversation.or(others.to_vec()), reply))
+            }
+            None => Err(ScramError::Credential("there is no key")),
+        });
+        let started = started.map_err(|error| fail(cx, &attempt, &error.to_string()));
+        let (conversation, reply) = started?;
+        cx.state.login.pending = Some(Pending {
+            attempt,
+            step: Step::Proof {
+                conversation,
+                user: Ok(None),
+                skips_empty,
+            },
+        });
+        return Ok(payload.reply(false, &reply));
+    }
     // One who cannot be read looks like one who does not exist.
     let found = cx.server.clients.access.find_for_login(&attempt.user);
     // Made in each case, so that the time does not tell whether the user exists.

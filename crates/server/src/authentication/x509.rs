@@ -1,5 +1,7 @@
 //! Logins by MONGODB-X509: the client's certificate, which TLS has verified, names the user.
 
+use std::sync::atomic::Ordering;
+
 use frond_auth::{LoginMechanism, UserName};
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -25,10 +27,21 @@ pub fn log_in_by_certificate(
             "X.509 authentication must always use the $external database.",
         ));
     }
+    let given = args.str("user")?;
+    let is_member = cx.server.clients.access.members().accept_certificates()
+        && (cx.connection.has_member_certificate).load(Ordering::Relaxed);
+    if is_member && let Some(subject) = cx.connection.certificate_subject.get().cloned() {
+        let attempt = begin(cx, LoginMechanism::X509, UserName::system(), speculative);
+        if given.is_some_and(|given| !given.is_empty() && given != subject) {
+            let why = "There is no x.509 client certificate matching the user.";
+            return Err(fail(cx, &attempt, why));
+        }
+        succeed(cx, &attempt, None)?;
+        return Ok(doc! {"dbname": db, "user": subject});
+    }
     if !cx.server.clients.logins.allows(LoginMechanism::X509) {
         return Err(unavailable(cx.server, LoginMechanism::X509.name()));
     }
-    let given = args.str("user")?;
     let subject = cx.connection.certificate_subject.get().cloned();
     let name = subject.as_deref().or(given).unwrap_or_default();
     let user = UserName::new(name, db);

@@ -145,6 +145,7 @@ async fn commands_about_the_server() {
             (doc! {"replSetReconfig": {}}, "replSetConfigure@cluster"),
             (doc! {"replSetResizeOplog": 1}, "replSetResizeOplog@cluster"),
             (doc! {"replSetStepDown": 1}, "replSetStateChange@cluster"),
+            (doc! {"replSetOpenChannel": 1}, "internal@cluster"),
             (doc! {"replSetStepUp": 1}, "replSetStateChange@cluster"),
             (doc! {"serverStatus": 1}, "serverStatus@cluster"),
             (

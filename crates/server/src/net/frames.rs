@@ -178,6 +178,11 @@ impl Frames {
         .await;
     }
 
+    /// Whether no byte has arrived that is not part of a message that was taken.
+    pub fn is_empty(&self) -> bool {
+        self.arrived.is_empty()
+    }
+
     /// Changes the limit for messages that are not read yet.
     pub fn set_limit(&mut self, bytes: usize) {
         self.arrived.set_limit(bytes);

@@ -8,4 +8,6 @@ pub mod serve;
 #[cfg(test)]
 mod login_tests;
 #[cfg(test)]
+mod peer_tests;
+#[cfg(test)]
 mod waiting_tests;

@@ -188,6 +188,8 @@ where
         );
     }
     if let Some(certificate) = peer.certificate {
+        let is_member = certificate.is_of_same_organisation(&current.certificate);
+        (connection.has_member_certificate).store(is_member, Ordering::Relaxed);
         // It is set here only.
         let _ = connection.certificate_subject.set(certificate.subject);
     }

@@ -20,6 +20,7 @@ use crate::connection::{ClientState, Connection, Peer};
 use crate::memory_quota::{MemoryQuota, STALLED};
 use crate::net::frames::{Ended, Frames};
 use crate::observability::log::{Component, Severity};
+use crate::peers::serve_channel;
 use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,
@@ -296,6 +297,26 @@ where
             if let Err(end) = answered {
                 return end;
             }
+            if let Some(from) = self.client.state.channel_of.take() {
+                return self.serve_channel(from).await;
+            }
+        }
+    }
+
+    /// Answers another member of the replica set until one side ends.
+    async fn serve_channel(&mut self, from: u64) -> End {
+        if !self.frames.is_empty() {
+            // The other side must wait for the reply, because what follows it is no message.
+            return Some(Ended::Closed);
+        }
+        let side = &self.client.server.set.peers;
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            served = serve_channel(self.stream, from, side) => match served {
+                Ok(()) => Some(Ended::Closed),
+                Err(error) => Some(Ended::Io(error)),
+            },
         }
     }
 

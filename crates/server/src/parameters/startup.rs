@@ -140,6 +140,7 @@ fn from_values(values: Values) -> Result<Settings, SettingsError> {
 /// Checks that the settings fit together.
 fn check(settings: &Settings) -> Result<(), SettingsError> {
     check_tls(settings)?;
+    check_cluster_auth(settings)?;
     check_tikv(settings)?;
     let refused = |text: &str| Err(SettingsError(text.to_owned()));
     if settings.log_append && settings.log_path.is_none() {
@@ -176,6 +177,33 @@ fn explicit_with(
         let value = settings.explicit.get(&*parameter.key())?;
         Some((parameter, value))
     })
+}
+
+/// Checks that members have all that the mode of their logins needs.
+fn check_cluster_auth(settings: &Settings) -> Result<(), SettingsError> {
+    let mode = settings.security.cluster_auth;
+    if mode.accepts_certificates() && settings.tls.mode == TlsMode::Disabled {
+        return Err(SettingsError(
+            "this --clusterAuthMode (security.clusterAuthMode) needs TLS: set --tlsMode (net.tls.mode) to preferTLS or \
+             requireTLS"
+                .into(),
+        ));
+    }
+    if mode.shows_certificate() && settings.tls.mode == TlsMode::Allow {
+        return Err(SettingsError(
+            "cannot have x.509 cluster authentication in allowTLS mode: set --tlsMode (net.tls.mode) to preferTLS or \
+             requireTLS"
+                .into(),
+        ));
+    }
+    let needs_key = mode.accepts_keys() && settings.is_explicit("security.clusterAuthMode");
+    if needs_key && mode.accepts_certificates() && settings.security.keys.is_empty() {
+        return Err(SettingsError(
+            "this --clusterAuthMode (security.clusterAuthMode) needs --keyFile (security.keyFile)"
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 fn check_tls(settings: &Settings) -> Result<(), SettingsError> {

@@ -270,7 +270,11 @@ fn errors_name_the_setting() {
             "--auth and --noauth cannot both be given",
         ),
         ("--keyFile /nonexistent/k", "cannot read /nonexistent/k"),
-        ("--clusterAuthMode x509", "'x509' is not supported"),
+        ("--clusterAuthMode x509", "needs TLS: set --tlsMode"),
+        (
+            "--clusterAuthMode no",
+            "must be one of keyFile, sendKeyFile",
+        ),
     ];
     for (line, expected) in lines {
         let error = from_line(line).unwrap_err();
@@ -447,6 +451,12 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
         let s = with_key(key, 0o600, "--replSet rs").unwrap();
         assert!(s.security.authorization);
         assert_eq!(s.security.key_file.as_ref(), Some(&path));
+        let keys: Vec<&str> = s.security.keys.iter().map(|key| key.expose()).collect();
+        match key.lines().count() {
+            3 => assert_eq!(keys, ["abc123", "def456", "ghi789"]),
+            2 => assert_eq!(keys, ["abc123=="]),
+            _ => assert_eq!(keys, [key]),
+        }
     }
     assert!(with_key("abc123", 0o400, "--clusterAuthMode keyFile").is_ok());
     // As in mongod, a key file wins.

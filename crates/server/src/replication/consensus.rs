@@ -48,10 +48,10 @@ impl Consensus {
     ///
     /// # Errors
     /// Settings that contradict each other, errors of the log, and a system that gives no threads.
-    pub fn start(
+    pub fn start<T: Transport>(
         store: &DocumentStore,
         settings: frond_replica::Settings,
-        transport: Arc<dyn Transport>,
+        transport: impl FnOnce(Handle) -> Arc<T>,
     ) -> Result<Consensus> {
         let log = store
             .member_log()
@@ -64,6 +64,7 @@ impl Consensus {
             .map_err(|error| Error::internal(format!("threads of the member: {error}")))?;
         let (sender, events) = unbounded_channel();
         let id = settings.id;
+        let transport = transport(runtime.handle().clone());
         let start =
             frond_replica::Member::start(settings, log.clone(), transport, Arc::new(Queue(sender)));
         let member = wait_on(runtime.handle(), start)?.map_err(|error| refusal(&error))?;

@@ -25,6 +25,7 @@ use frond_replica::Transport;
 use frond_replset::not_yet_initialized;
 use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::host::clock::now_ms;
@@ -48,17 +49,6 @@ const DRIFT_MAX: Duration = Duration::from_secs(31_536_000);
 
 /// The shortest election timeout that the configuration can set. Below, a pause of the system would begin an election.
 const ELECTION_TIMEOUT_MIN_MS: u64 = 100;
-
-/// A network without other members.
-pub struct NoPeers;
-
-impl Transport for NoPeers {
-    fn send(&self, _: u64, _: &frond_replica::Peer, _: Vec<u8>) -> frond_replica::Reply {
-        Box::pin(std::future::ready(Err(
-            std::io::ErrorKind::Unsupported.into()
-        )))
-    }
-}
 
 /// The writes of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +92,12 @@ impl Replication {
     ///
     /// # Errors
     /// `InvalidReplicaSetConfig` (93) for a configuration of another set; errors of the files and of consensus.
-    pub fn open(
+    pub fn open<T: Transport>(
         store: &DocumentStore,
         name: &str,
         default_host: String,
         db_path: &Path,
-        transport: Arc<dyn Transport>,
+        transport: impl FnOnce(u64, Handle) -> Arc<T>,
     ) -> Result<Replication> {
         let mut set = Replication::new(store, name, default_host)?;
         let config = set.stored_config()?;
@@ -132,7 +122,7 @@ impl Replication {
             settings.election_timeout = Duration::from_millis(millis.max(ELECTION_TIMEOUT_MIN_MS));
             settings.heartbeat_interval = settings.election_timeout / 5;
         }
-        set.consensus = Some(Consensus::start(store, settings, transport)?);
+        set.consensus = Some(Consensus::start(store, settings, |handle| transport(id, handle))?);
         set.refresh();
         Ok(set)
     }

@@ -15,6 +15,15 @@ use crate::request::{InFlight, Request, Step};
 use crate::settings::OplogMode;
 use crate::testing::TestServer;
 
+/// A network without other members.
+struct NoPeers;
+
+impl Transport for NoPeers {
+    fn send(&self, _: u64, _: &frond_replica::Peer, _: Vec<u8>) -> frond_replica::Reply {
+        Box::pin(std::future::ready(Err(std::io::ErrorKind::Unsupported.into())))
+    }
+}
+
 fn initiated() -> TestServer {
     let mut server = TestServer::member("rs0");
     server.run("admin", doc! {"replSetInitiate": {}});
@@ -335,8 +344,8 @@ fn a_set_is_found_again_in_a_later_term() {
         DocumentStore::open_on_disk(disk, StoreOptions::default().of_member()).unwrap()
     };
     let open = |store: &DocumentStore, name: &str| {
-        let (path, peers) = (directory.path(), Arc::new(NoPeers));
-        Replication::open(store, name, "a:1".into(), path, peers)
+        let path = directory.path();
+        Replication::open(store, name, "a:1".into(), path, |_, _| Arc::new(NoPeers))
     };
     let first = store();
     let set = open(&first, "rs0").unwrap();

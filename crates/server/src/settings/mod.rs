@@ -23,7 +23,7 @@ pub use logins::LoginSettings;
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt, resolve};
 pub use profiling::ProfilingSettings;
 pub use secret::{PASSWORD_PLACEHOLDER, Secret, without_secrets};
-pub use security::{SecuritySettings, check_key_file};
+pub use security::{ClusterAuthMode, SecuritySettings, read_key_file};
 pub use tikv::TikvSettings;
 pub use tls::{TlsMode, TlsSettings};
 pub use value::SettingValue;

@@ -13,7 +13,7 @@ pub enum TlsMode {
     Disabled,
     /// Those of clients that ask for it.
     Allow,
-    /// The same: there are no other members to connect to. Other connections are logged.
+    /// The same, and those to other members. Other connections are logged.
     Prefer,
     Require,
 }
@@ -38,7 +38,13 @@ pub struct TlsSettings {
     pub certificate_key_file: Option<PathBuf>,
     /// The password of the key, if it is encrypted.
     pub password: Option<Secret>,
-    /// The authorities that certificates of clients are checked with.
+    /// The certificate and key that are shown to other members, if it is another one.
+    pub cluster_file: Option<PathBuf>,
+    /// The password of its key, if it is encrypted.
+    pub cluster_password: Option<Secret>,
+    /// The authorities that certificates of clients are checked with, if these are others than those of `ca_file`.
+    pub cluster_ca_file: Option<PathBuf>,
+    /// The authorities that certificates of other members and of clients are checked with.
     pub ca_file: Option<PathBuf>,
     /// Lists of revoked certificates.
     pub crl_file: Option<PathBuf>,
@@ -46,7 +52,7 @@ pub struct TlsSettings {
     pub allow_connections_without_certificates: bool,
     /// Whether a client may have a certificate that is not valid, and then is anonymous.
     pub allow_invalid_certificates: bool,
-    /// For connections to other members, of which there are none.
+    /// Whether another member may have a certificate of another host.
     pub allow_invalid_hostnames: bool,
     /// Versions of TLS that are not spoken.
     pub disabled_protocols: Vec<Protocol>,

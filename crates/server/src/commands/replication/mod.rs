@@ -7,6 +7,7 @@ pub mod apply_ops;
 pub mod default_rw_concern;
 pub mod oplog_size;
 pub mod repl_set_config;
+pub mod repl_set_open_channel;
 pub mod repl_set_status;
 mod repl_set_step_up;
 pub mod sharding;
@@ -20,6 +21,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &repl_set_config::ReplSetGetConfig,
     &repl_set_config::ReplSetInitiate,
     &repl_set_config::ReplSetReconfig,
+    &repl_set_open_channel::ReplSetOpenChannel,
     &repl_set_status::ReplSetFreeze,
     &repl_set_status::ReplSetGetStatus,
     &repl_set_status::ReplSetMaintenance,

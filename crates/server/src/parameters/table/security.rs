@@ -6,7 +6,7 @@ use crate::parameters::kind::Kind;
 use crate::parameters::parameter::Parameter;
 use crate::parameters::runtime::{Setter, owned, saturated};
 use crate::scripting;
-use crate::settings::{SettingValue, Settings, check_key_file};
+use crate::settings::{ClusterAuthMode, SettingValue, Settings, read_key_file};
 
 pub static SECURITY: &[Parameter] = &[
     Parameter {
@@ -81,10 +81,10 @@ pub static SECURITY: &[Parameter] = &[
         option: "keyFile",
         key: "security.keyFile",
         kind: Kind::Text("FILE"),
-        doc: "A file with the key of the replica set; turns authorization on",
+        doc: "A file with the key by which the members of a replica set log in to each other; turns authorization on",
         apply: Some(|s, v| {
             let path = v.path()?;
-            check_key_file(&path)?;
+            s.security.keys = read_key_file(&path)?;
             s.security.key_file = Some(path);
             // As in mongod, also where authorization is disabled.
             s.security.authorization = true;
@@ -96,13 +96,15 @@ pub static SECURITY: &[Parameter] = &[
         option: "clusterAuthMode",
         key: "security.clusterAuthMode",
         kind: Kind::Text("MODE"),
-        doc: "Only keyFile: there are no other members",
-        apply: Some(|_, v| match v.text()? {
-            "keyFile" => Ok(()),
-            mode @ ("sendKeyFile" | "sendX509" | "x509") => Err(format!(
-                "'{mode}' is not supported: a replica set has one member here, which authenticates to no other; use keyFile"
-            )),
-            other => Err(format!("must be keyFile, not '{other}'")),
+        doc: "How members of a replica set log in to each other: keyFile (default), sendKeyFile (by the key, accepts both), sendX509 (by \
+           the certificate, accepts both) or x509; other values than keyFile turn authorization on",
+        apply: Some(|s, v| {
+            let name = v.text()?;
+            s.security.cluster_auth = ClusterAuthMode::named(name).ok_or_else(|| {
+                format!("must be one of keyFile, sendKeyFile, sendX509, x509, not '{name}'")
+            })?;
+            s.security.authorization |= s.security.cluster_auth != ClusterAuthMode::KeyFile;
+            Ok(())
         }),
         ..Parameter::EMPTY
     },

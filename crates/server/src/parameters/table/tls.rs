@@ -78,7 +78,7 @@ pub static TLS: &[Parameter] = &[
         needs: Some(Need::Tls),
         key_aliases: &["net.ssl.CAFile"],
         kind: Kind::Text("FILE"),
-        doc: "The authorities that certificates of clients are checked with (PEM)",
+        doc: "The authorities that certificates of other members are checked with, and those of clients (PEM)",
         apply: Some(|s, v| v.path().map(|path| s.tls.ca_file = Some(path))),
         ..Parameter::EMPTY
     },
@@ -133,7 +133,7 @@ pub static TLS: &[Parameter] = &[
         needs: Some(Need::Tls),
         key_aliases: &["net.ssl.allowInvalidHostnames"],
         kind: Kind::Switch(true),
-        doc: "Accepted without effect: it is about connections to other members, of which there are none",
+        doc: "Accept other members whose certificate is of another host",
         apply: Some(|s, v| v.switch().map(|on| s.tls.allow_invalid_hostnames = on)),
         ..Parameter::EMPTY
     },
@@ -160,36 +160,38 @@ pub static TLS: &[Parameter] = &[
     Parameter {
         option: "tlsClusterFile",
         option_aliases: &["sslClusterFile"],
+        needs: Some(Need::Tls),
         key: "net.tls.clusterFile",
         key_aliases: &["net.ssl.clusterFile"],
-        kind: Kind::Text("VALUE"),
-        doc: "Not supported: there are no other members",
-        apply: Some(no_members),
+        kind: Kind::Text("FILE"),
+        doc: "The certificate and key that are shown to other members, if it is another one than that of tlsCertificateKeyFile (PEM)",
+        apply: Some(|s, v| v.path().map(|path| s.tls.cluster_file = Some(path))),
         ..Parameter::EMPTY
     },
     Parameter {
         option: "tlsClusterPassword",
         option_aliases: &["sslClusterPassword"],
+        needs: Some(Need::Tls),
         key: "net.tls.clusterPassword",
         key_aliases: &["net.ssl.clusterPassword"],
         kind: Kind::Secret("PASSWORD"),
-        doc: "Not supported: there are no other members",
-        apply: Some(no_members),
+        doc: "The password of the private key in tlsClusterFile",
+        apply: Some(|s, v| {
+            v.secret()
+                .map(|password| s.tls.cluster_password = Some(password))
+        }),
         ..Parameter::EMPTY
     },
     Parameter {
         option: "tlsClusterCAFile",
         option_aliases: &["sslClusterCAFile"],
+        needs: Some(Need::Tls),
         key: "net.tls.clusterCAFile",
         key_aliases: &["net.ssl.clusterCAFile"],
-        kind: Kind::Text("VALUE"),
-        doc: "Not supported: certificates of clients are checked with tlsCAFile",
-        apply: Some(|_, _| {
-            Err(
-            "is not supported by this server: certificates of clients are checked with --tlsCAFile (net.tls.CAFile)"
-                .into(),
-        )
-        }),
+        kind: Kind::Text("FILE"),
+        doc: "The authorities that certificates of clients and of members that connect are checked with, if these are others than \
+           those of tlsCAFile (PEM)",
+        apply: Some(|s, v| v.path().map(|path| s.tls.cluster_ca_file = Some(path))),
         ..Parameter::EMPTY
     },
     Parameter {
@@ -252,13 +254,6 @@ fn protocols(value: &SettingValue) -> Result<Vec<Protocol>, String> {
     Protocol::parse_list(value.text()?).map_err(|name| {
         format!("does not know the protocol '{name}': it is one of TLS1_0, TLS1_1, TLS1_2, TLS1_3")
     })
-}
-
-fn no_members(_: &mut Settings, _: &SettingValue) -> Result<(), String> {
-    Err(
-        "is not supported by this server: there are no other members that it could connect to"
-            .into(),
-    )
 }
 
 fn no_system_store(_: &mut Settings, _: &SettingValue) -> Result<(), String> {
