@@ -11,7 +11,7 @@ use frond_javascript::JavaScript;
 use frond_store::{DocumentStore, Namespace};
 use frond_telemetry::history::History;
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
 use crate::backups::Backups;
@@ -95,6 +95,8 @@ pub struct ReplicaSet {
     pub network: Option<Arc<Peers>>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
+    /// Notified when another member was heard of, or the members may have to change.
+    pub stirred: Arc<Notify>,
     /// Counts the changes of stored settings, users and roles.
     pub stored: Arc<watch::Sender<u64>>,
 }
@@ -403,6 +405,7 @@ impl ReplicaSet {
             peers: incoming,
             network: outgoing,
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
+            stirred: Arc::default(),
             stored: Arc::new(watch::Sender::new(0)),
         })
     }

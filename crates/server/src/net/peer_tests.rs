@@ -237,7 +237,7 @@ async fn a_server_refuses_what_is_no_member_of_its_set() {
     };
     let peers = member.peers_with(other, |_| {});
     let error = ask(&peers, &member.host, Kind::Ask, b"").await.unwrap_err();
-    assert!(error.to_string().contains("error 109"), "{error}");
+    assert!(error.to_string().contains("error 108"), "{error}");
     let member = Member::start(1, with_keys(&["abcdef"]));
     let peers = member.peers_with(identity(2), |settings| settings.security.keys.clear());
     let error = ask(&peers, &member.host, Kind::Ask, b"").await.unwrap_err();

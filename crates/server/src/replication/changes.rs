@@ -1,6 +1,7 @@
 //! Changes of the set: its beginning, its configuration, and the part of this server in it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frond_bson::{Doc, ObjectId, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -172,6 +173,8 @@ impl Replication {
             State::Removed
         } else if election.is_some() {
             State::Primary
+        } else if self.maintenance.load(Ordering::SeqCst) {
+            State::Recovering
         } else {
             State::Secondary
         };
@@ -188,6 +191,29 @@ impl Replication {
             primary,
             election: election.map(|(_, election)| election),
         });
+    }
+
+    /// Keeps reads away from this server, or serves them again. The primary cannot be kept from its work.
+    ///
+    /// # Errors
+    /// `NotSecondary` (95), `OperationFailed` (96) if it is not in maintenance.
+    pub fn set_maintenance(&self, on: bool) -> Result<()> {
+        let _one = self.changing.lock();
+        if self.initiated()?.is_primary() {
+            return Err(Error::new(
+                ErrorCode::NotSecondary,
+                "primaries can't modify maintenance mode",
+            ));
+        }
+        let was_on = self.maintenance.swap(on, Ordering::SeqCst);
+        if !on && !was_on {
+            return Err(Error::new(
+                ErrorCode::OperationFailed,
+                "already out of maintenance mode",
+            ));
+        }
+        self.refresh_locked();
+        Ok(())
     }
 
     /// Shows clients what is new.

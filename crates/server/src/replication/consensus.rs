@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use frond_error::{Error, ErrorCode, Result};
-use frond_replica::{Event, Follower, Host, Peer, Role, Seat, Transport};
+use frond_replica::{EntryId, Event, Follower, Host, Peer, Role, Seat, Transport};
 use frond_replset::{SetConfig, Wanted, interrupted, stepped_down};
 use frond_store::{DocumentStore, MemberLog};
 use parking_lot::Mutex;
@@ -235,6 +235,54 @@ impl Consensus {
         confirmed.map_err(|_| interrupted())?;
         let committed = self.member.wait_committed(position).await;
         committed.map_err(|_| interrupted())
+    }
+
+    /// Bytes of the log from its first entry on.
+    pub fn log_bytes(&self) -> u64 {
+        let first = self.first_entry().map_or(0, |(_, from)| from);
+        self.log.end_position().saturating_sub(first)
+    }
+
+    /// The first entry that the log has, and its position.
+    fn first_entry(&self) -> Option<(EntryId, u64)> {
+        let state = self.log.state();
+        let first = state.purged.map_or(0, |purged| purged.index + 1);
+        self.entry_at(first)
+    }
+
+    fn entry_at(&self, index: u64) -> Option<(EntryId, u64)> {
+        let entry = self
+            .log
+            .read(index, index + 1, 0)
+            .ok()?
+            .into_iter()
+            .next()?;
+        Some((entry.id, entry.from))
+    }
+
+    /// The last applied entry before the newest `bytes` of the log, if there is one to be removed.
+    pub fn applied_beyond(&self, bytes: u64) -> Option<EntryId> {
+        let state = self.log.state();
+        let applied = state.applied?;
+        let limit = self.log.end_position().saturating_sub(bytes);
+        let first = state.purged.map_or(0, |purged| purged.index + 1);
+        if bytes == 0 {
+            return Some(applied).filter(|applied| applied.index >= first);
+        }
+        if self.entry_at(first)?.1 >= limit {
+            return None;
+        }
+        // The entries are in the order of their positions.
+        let (mut low, mut high) = (first, applied.index);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if self.entry_at(middle)?.1 < limit {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        self.entry_at(low).map(|(id, _)| id)
     }
 
     /// Ends the member. The log refuses commits from here on.

@@ -10,13 +10,14 @@ mod durability;
 mod heard;
 mod identity;
 mod member;
+mod membership;
 mod read_timestamps;
 mod router;
 mod standby;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
@@ -35,6 +36,7 @@ pub use defaults::Defaults;
 pub use durability::Acknowledgment;
 pub use heard::{Heard, Heartbeats, Report};
 pub use member::{Election, Member, wall};
+pub use membership::{KnownStores, are_seated, seats};
 pub use read_timestamps::ReadTimestamps;
 pub use standby::stored_name;
 
@@ -83,6 +85,9 @@ pub struct Replication {
     pub heartbeats: Heartbeats,
     /// The counter of the topology version.
     topology: watch::Sender<i64>,
+    frozen_until_ms: AtomicI64,
+    /// Whether an operator keeps reads away from this server.
+    maintenance: AtomicBool,
     /// Whether the server is one of many over a cluster, which have no set among them.
     is_router: bool,
 }
@@ -122,7 +127,9 @@ impl Replication {
             settings.election_timeout = Duration::from_millis(millis.max(ELECTION_TIMEOUT_MIN_MS));
             settings.heartbeat_interval = settings.election_timeout / 5;
         }
-        set.consensus = Some(Consensus::start(store, settings, |handle| transport(id, handle))?);
+        set.consensus = Some(Consensus::start(store, settings, |handle| {
+            transport(id, handle)
+        })?);
         set.refresh();
         Ok(set)
     }
@@ -142,6 +149,8 @@ impl Replication {
             consensus: None,
             heartbeats: Heartbeats::default(),
             topology: watch::Sender::new(0),
+            frozen_until_ms: AtomicI64::new(0),
+            maintenance: AtomicBool::new(false),
             is_router: false,
         })
     }
@@ -162,6 +171,25 @@ impl Replication {
     /// The member of consensus that this server runs.
     pub fn consensus(&self) -> Option<&Consensus> {
         self.consensus.as_ref()
+    }
+
+    /// Until when this server does not stand for election, in milliseconds since 1970.
+    pub fn frozen_until_ms(&self) -> Option<i64> {
+        Some(self.frozen_until_ms.load(Ordering::SeqCst)).filter(|until| *until > 0)
+    }
+
+    /// Does not stand for election for a time. Zero ends it.
+    pub fn freeze(&self, time: Duration) {
+        if let Some(consensus) = &self.consensus {
+            consensus.member().freeze(time);
+            let until = match time.is_zero() {
+                true => 0,
+                false => {
+                    now_ms().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+                }
+            };
+            self.frozen_until_ms.store(until, Ordering::SeqCst);
+        }
     }
 
     /// Whether this server accepts writes.

@@ -20,7 +20,9 @@ struct NoPeers;
 
 impl Transport for NoPeers {
     fn send(&self, _: u64, _: &frond_replica::Peer, _: Vec<u8>) -> frond_replica::Reply {
-        Box::pin(std::future::ready(Err(std::io::ErrorKind::Unsupported.into())))
+        Box::pin(std::future::ready(Err(
+            std::io::ErrorKind::Unsupported.into()
+        )))
     }
 }
 

@@ -1,10 +1,13 @@
 //! `replSetInitiate`, `replSetGetConfig` and `replSetReconfig`: the configuration of the replica set.
 
+use std::time::Duration;
+
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replset::SetConfig;
 
 use crate::authorization::{Action, Needs, Requested};
+use crate::background;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::feature_version;
@@ -12,6 +15,9 @@ use crate::oplog;
 use crate::replication::Replication;
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
+
+/// The wait for new members before the reply. Those that have to copy data join later.
+const JOIN_WAIT: Duration = Duration::from_secs(10);
 
 /// Reads and writes the stored configuration.
 const CHANGES: Spec = Spec {
@@ -48,7 +54,7 @@ pub struct ReplSetInitiate;
 
 const REPL_SET_INITIATE: Spec = Spec {
     names: &["replSetInitiate"],
-    doc: "Makes the server the primary of a replica set of one.",
+    doc: "Begins a replica set, of which the server is the first primary.",
     ..CHANGES
 };
 
@@ -70,7 +76,9 @@ impl Command for ReplSetInitiate {
             oplog::initiate(&server.store, &server.settings)?;
             feature_version::ensure(&server.store)
         };
+        let find_own = |config: &SetConfig| background::find_own(server, config);
         set.initiate(config.unwrap_or(&default), find_own, prepare)?;
+        background::await_complete(server, JOIN_WAIT);
         if config.is_none() {
             reply.push(
                 "info2",
@@ -79,15 +87,6 @@ impl Command for ReplSetInitiate {
             reply.push("me", &*set.default_host);
         }
         Ok(reply)
-    }
-}
-
-/// The member of a new set that this server is.
-fn find_own(config: &SetConfig) -> Result<Option<i32>> {
-    match &*config.members {
-        // Only clients use the host, and it may be one that this server cannot reach.
-        [only] => Ok(Some(only.id)),
-        _ => Ok(None),
     }
 }
 
@@ -125,7 +124,6 @@ pub struct ReplSetReconfig;
 const REPL_SET_RECONFIG: Spec = Spec {
     names: &["replSetReconfig"],
     doc: "Changes the configuration of the replica set.",
-    // There are no other members to wait for.
     fields: &["force"],
     ..CHANGES
 };
@@ -147,6 +145,7 @@ impl Command for ReplSetReconfig {
             Error::bad_value("no configuration specified: replSetReconfig needs a document")
         })?;
         set.reconfigure(config, force)?;
+        background::await_complete(cx.server, JOIN_WAIT);
         Ok(DocBuf::new())
     }
 }

@@ -88,7 +88,7 @@ mod tests {
             id: u64::MAX,
             set: "rs".to_owned(),
         });
-        assert_eq!(server.code("admin", open("other")), 109);
+        assert_eq!(server.code("admin", open("other")), 108);
         assert_eq!(server.code("test", open("rs")), 13);
         let other = doc! {"replSetOpenChannel": 1, "set": "rs", "id": 1i64, "protocol": 2};
         assert_eq!(server.code("admin", other), 2);

@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use frond_bson::{DocBuf, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_replset::{CandidateMetrics, MemberStatus, OpTimes, SelfStatus, SetConfig, Status};
+use frond_replset::{
+    CandidateMetrics, MemberStatus, OpTimes, SelfStatus, SetConfig, State, Status, no_successor,
+};
 
 use super::repl_set_config::replica_set;
 use crate::arguments::whole;
 use crate::authorization::{Action, Needs, Requested};
+use crate::background;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::host::clock::now_ms;
-use crate::replication::{Heard, Member, Replication, wall};
+use crate::replication::{Heard, Member, Replication, member_id, refusal, wall};
 use crate::standby::{Phase, Standby};
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct ReplSetGetStatus;
 
@@ -255,8 +259,11 @@ pub struct ReplSetStepDown;
 
 const REPL_SET_STEP_DOWN: Spec = Spec {
     names: &["replSetStepDown"],
-    doc: "Refuses: there is no other member that could be the primary.",
+    doc: "Makes another member the primary.",
     fields: &["secondaryCatchUpPeriodSecs", "force"],
+    // It waits for another member.
+    work: Work::Long,
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -294,12 +301,74 @@ impl Command for ReplSetStepDown {
                 "stepdown period must be longer than secondaryCatchUpPeriodSecs",
             ));
         }
-        cx.args().flag("force")?;
-        Err(Error::new(
-            ErrorCode::ExceededTimeLimit,
-            "No electable secondaries caught up: this server is the only member of the replica set and \
-             stays its primary, also with force: true",
-        ))
+        let force = cx.args().flag("force")?.unwrap_or(false);
+        let catch_up = match catch_up {
+            0 if !force && !cx.body.contains_key("secondaryCatchUpPeriodSecs") => {
+                CATCH_UP_SECS.min(seconds)
+            }
+            given => given,
+        };
+        step_down(
+            cx.server,
+            seconds.unsigned_abs(),
+            catch_up.unsigned_abs(),
+            force,
+        )?;
+        Ok(DocBuf::new())
+    }
+}
+
+/// The wait for a secondary to catch up, if the request names none.
+const CATCH_UP_SECS: i64 = 10;
+
+/// Gives the leadership to the best secondary, and does not stand for election for a time.
+fn step_down(server: &Server, seconds: u64, catch_up: u64, force: bool) -> Result<()> {
+    let set = replica_set(server)?;
+    let member = set.initiated()?;
+    let Some(consensus) = set.consensus().filter(|_| member.is_primary()) else {
+        return Err(Error::new(
+            ErrorCode::NotWritablePrimary,
+            "not primary so can't step down",
+        ));
+    };
+    let stores = consensus.role().members.peers;
+    let followers = consensus.followers();
+    let others = background::standings(server, &member);
+    let candidates = member.config.members.iter().filter_map(|other| {
+        let is_up = others
+            .iter()
+            .any(|standing| standing.id == other.id && standing.state == State::Secondary);
+        let store = (stores.iter()).find(|(_, peer)| member_id(peer) == Some(other.id));
+        let store = store.map(|(store, _)| *store)?;
+        let matched = followers.iter().find(|follower| follower.id == store);
+        let is_fit = is_up && Some(other.id) != member.own && other.is_electable();
+        is_fit.then(|| (other.priority, matched.and_then(|one| one.matched), store))
+    });
+    // The one of the highest priority, and of equal ones the one that has most.
+    let best = candidates.max_by(|a, b| (a.0.total_cmp(&b.0)).then(a.1.cmp(&b.1)));
+    let refused = || no_successor(&crate::observability::log::iso_ms(now_ms()));
+    let Some((_, _, store)) = best else {
+        return Err(if member.config.members.len() == 1 {
+            Error::new(
+                ErrorCode::ExceededTimeLimit,
+                "No electable secondaries caught up: this server is the only member of the replica set and \
+                 stays its primary, also with force: true",
+            )
+        } else {
+            refused()
+        });
+    };
+    let to = consensus.member().clone();
+    let wait = Duration::from_secs(catch_up);
+    let transferred =
+        consensus.wait_for(async move { to.transfer(Some(store), wait, force).await })?;
+    match transferred {
+        Ok(()) => {
+            set.freeze(Duration::from_secs(seconds));
+            Ok(())
+        }
+        Err(frond_replica::Error::TimedOut) => Err(refused()),
+        Err(error) => Err(refusal(&error)),
     }
 }
 
@@ -307,7 +376,7 @@ pub struct ReplSetFreeze;
 
 const REPL_SET_FREEZE: Spec = Spec {
     names: &["replSetFreeze"],
-    doc: "Refuses: the only member is always the primary.",
+    doc: "Keeps a secondary from standing for election for a time.",
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -322,20 +391,32 @@ impl Command for ReplSetFreeze {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        replica_set(cx.server)?.initiated()?;
-        match cx.body.first() {
-            Some((_, value)) if value.is_number() && whole(&value) == 0 => {
-                Ok(doc! {"info": "unfreezing"})
+        let set = replica_set(cx.server)?;
+        let member = set.initiated()?;
+        let seconds = match cx.body.first() {
+            Some((_, value)) if value.is_number() => whole(&value),
+            _ => {
+                return Err(Error::new(
+                    ErrorCode::TypeMismatch,
+                    "replSetFreeze needs a number of seconds",
+                ));
             }
-            Some((_, value)) if value.is_number() => Err(Error::new(
+        };
+        if seconds == 0 {
+            set.freeze(Duration::ZERO);
+            return Ok(doc! {"info": "unfreezing"});
+        }
+        if member.is_primary() {
+            return Err(Error::new(
                 ErrorCode::NotSecondary,
                 "cannot freeze node when primary or running for election. state: Primary",
-            )),
-            _ => Err(Error::new(
-                ErrorCode::TypeMismatch,
-                "replSetFreeze needs a number of seconds",
-            )),
+            ));
         }
+        let seconds = u64::try_from(seconds).map_err(|_| {
+            Error::bad_value("replSetFreeze needs a number of seconds that is not negative")
+        })?;
+        set.freeze(Duration::from_secs(seconds));
+        Ok(DocBuf::new())
     }
 }
 
@@ -343,7 +424,7 @@ pub struct ReplSetMaintenance;
 
 const REPL_SET_MAINTENANCE: Spec = Spec {
     names: &["replSetMaintenance"],
-    doc: "Refuses: the only member is always the primary.",
+    doc: "Keeps reads away from a secondary, or serves them again.",
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -358,11 +439,11 @@ impl Command for ReplSetMaintenance {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        replica_set(cx.server)?.initiated()?;
-        Err(Error::new(
-            ErrorCode::NotSecondary,
-            "primaries can't modify maintenance mode",
-        ))
+        let set = replica_set(cx.server)?;
+        set.initiated()?;
+        let on = cx.body.first().is_some_and(|(_, value)| value.truthy());
+        set.set_maintenance(on)?;
+        Ok(DocBuf::new())
     }
 }
 

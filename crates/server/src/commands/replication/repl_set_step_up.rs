@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_error::{Error, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::repl_set_config::replica_set;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::observability::log::Component;
+use crate::replication::refusal;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
@@ -17,13 +18,16 @@ use frond_runtime::{AdmissionClass, Work};
 /// The limit of the wait for the last entries of a primary that can be reached.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
+/// The limit of an election.
+const ELECTION: Duration = Duration::from_secs(10);
+
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub struct ReplSetStepUp;
 
 const SPEC: Spec = Spec {
     names: &["replSetStepUp"],
-    doc: "Makes a standby a primary, which takes writes.",
+    doc: "Makes a secondary or a standby the primary.",
     fields: &["skipDryRun"],
     work: Work::Long,
     admission: Some(AdmissionClass::Maintenance),
@@ -47,10 +51,42 @@ impl Command for ReplSetStepUp {
         cx.args().flag("skipDryRun")?;
         match &cx.server.set.standby {
             Some(standby) => standby.step_up(|| step_up(cx.server, standby)),
-            // This server is a primary already.
-            None => Ok(DocBuf::new()),
+            None => stand_for_election(cx.server),
         }
     }
+}
+
+/// Makes this member the primary, unless it is.
+fn stand_for_election(server: &Server) -> Result<DocBuf> {
+    let set = replica_set(server)?;
+    let (member, consensus) = (set.initiated()?, set.consensus());
+    let Some(consensus) = consensus.filter(|_| !member.is_primary()) else {
+        return Ok(DocBuf::new());
+    };
+    let stands = member.configured().is_some_and(|own| own.is_electable());
+    if !stands {
+        return Err(Error::new(
+            ErrorCode::CommandFailed,
+            "Election failed: member has zero priority, or is not in the configuration",
+        ));
+    }
+    let candidate = consensus.member().clone();
+    let failed = |error: Error| {
+        Error::new(
+            ErrorCode::CommandFailed,
+            format!("Election failed: {}", error.message()),
+        )
+    };
+    let stood = consensus.wait_for(async move { candidate.step_up().await })?;
+    stood.map_err(|error| failed(refusal(&error)))?;
+    let until = Instant::now() + ELECTION;
+    while !set.is_primary() {
+        if Instant::now() >= until {
+            return Err(Error::new(ErrorCode::CommandFailed, "Election failed."));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(DocBuf::new())
 }
 
 /// Each step may fail, and is then done by the next attempt.

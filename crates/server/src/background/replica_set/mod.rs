@@ -1,6 +1,12 @@
 //! A member of a replica set: what happens when it becomes the primary and when it no longer is, and what follows from the settings
 //! that the members share.
 
+mod elections;
+mod heartbeats;
+mod membership;
+mod service;
+mod upkeep;
+
 use std::sync::{Arc, Weak};
 
 use frond_bson::{DocBuf, doc};
@@ -13,6 +19,10 @@ use crate::observability::log::Component;
 use crate::sessions::AbortReason;
 use crate::state::{Server, open_oplog};
 use crate::transactions::abort_soon;
+
+pub use elections::standings;
+pub use membership::await_complete;
+pub use service::find_own;
 
 /// The name of the task in the log.
 const CONTEXT: &str = "ReplCoord";
@@ -31,7 +41,12 @@ pub fn follow_set(server: &Arc<Server>) {
     let (role, stored) = (consensus.watch_role(), server.set.stored.subscribe());
     handle.spawn(follow_events(weak.clone(), events));
     handle.spawn(follow_role(weak.clone(), role));
-    handle.spawn(follow_settings(weak, stored));
+    handle.spawn(follow_settings(weak.clone(), stored));
+    handle.spawn(heartbeats::send_heartbeats(weak.clone()));
+    handle.spawn(membership::keep_members(weak.clone()));
+    handle.spawn(elections::apply_priorities(weak.clone()));
+    handle.spawn(upkeep::keep_up(weak.clone()));
+    server.set.peers.serve(Arc::new(service::Service(weak)));
 }
 
 /// Makes the only voter of a set its primary at once, without the wait for others that a set of several begins with.

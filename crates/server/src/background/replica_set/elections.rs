@@ -1,0 +1,164 @@
+//! Which member leads: members that cannot be elected do not stand, and a secondary with a higher priority than the primary takes over.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use frond_bson::doc;
+use frond_replset::{Candidate, Standing, State, Takeover, takeover};
+
+use super::CONTEXT;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
+use crate::replication::Member;
+use crate::state::Server;
+
+/// The interval of checks.
+const CHECK: Duration = Duration::from_millis(250);
+
+/// A member without priority does not stand for election for so long, which is renewed.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// If there is no primary for so many election timeouts, also a member without priority stands: it may be the only one that has all
+/// that a majority has. It hands over as soon as another one has that, too.
+const TIMEOUTS_WITHOUT_PRIMARY: u32 = 5;
+
+/// The time for another member to catch up with a primary that is to hand over.
+const HAND_OVER: Duration = Duration::from_secs(5);
+
+/// What the checks remember.
+#[derive(Default)]
+struct Elections {
+    /// Until when this member does not stand because it has no priority.
+    held_until: Option<Instant>,
+    /// When it takes over from a primary of lower priority.
+    takes_over_at: Option<Instant>,
+    without_primary_since: Option<Instant>,
+}
+
+/// Applies priorities until the server is dropped.
+pub async fn apply_priorities(server: Weak<Server>) {
+    let mut elections = Elections::default();
+    loop {
+        let Some(owned) = server.upgrade() else {
+            return;
+        };
+        elections.step(&owned).await;
+        drop(owned);
+        tokio::time::sleep(CHECK).await;
+    }
+}
+
+/// The other members, as their heartbeats show them.
+pub fn standings(server: &Server, member: &Member) -> Vec<Standing> {
+    let Some(set) = &server.set.replication else {
+        return Vec::new();
+    };
+    let timeout = u64::try_from(member.config.settings.heartbeat_timeout_secs).unwrap_or(0);
+    let others = member
+        .config
+        .members
+        .iter()
+        .filter(|other| Some(other.id) != member.own);
+    others
+        .map(|other| {
+            let heard = set.heartbeats.of(other.id);
+            let applied = heard.report.as_ref().map(|report| report.applied);
+            Standing {
+                id: other.id,
+                state: heard.state(Duration::from_secs(timeout)),
+                applied: member.position(applied.unwrap_or_default()).op,
+            }
+        })
+        .collect()
+}
+
+impl Elections {
+    async fn step(&mut self, server: &Arc<Server>) {
+        let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
+            return;
+        };
+        let Some(member) = set.member() else {
+            return;
+        };
+        let Some(own) = member.configured() else {
+            return;
+        };
+        let now = Instant::now();
+        if member.primary.is_some() {
+            self.without_primary_since = None;
+        } else {
+            self.without_primary_since.get_or_insert(now);
+        }
+        if member.is_primary() && !own.is_electable() {
+            // It leads only to bring the others up to date.
+            let _ = consensus.member().transfer(None, HAND_OVER, false).await;
+            return;
+        }
+        self.hold(server, &member, own.is_electable(), now);
+        if member.state == State::Secondary && own.is_electable() {
+            self.take_over(server, &member, now).await;
+        } else {
+            self.takes_over_at = None;
+        }
+    }
+
+    /// Keeps a member without priority from standing for election, unless nobody else has become the primary for long.
+    fn hold(&mut self, server: &Server, member: &Member, is_electable: bool, now: Instant) {
+        let Some(consensus) = server.set.consensus() else {
+            return;
+        };
+        let timeout = u64::try_from(member.config.settings.election_timeout_ms).unwrap_or(0);
+        let patience = Duration::from_millis(timeout) * TIMEOUTS_WITHOUT_PRIMARY;
+        let is_needed = (self.without_primary_since)
+            .is_some_and(|since| now.saturating_duration_since(since) > patience);
+        if is_electable || is_needed {
+            if self.held_until.take().is_some() {
+                consensus.member().freeze(Duration::ZERO);
+            }
+        } else if self.held_until.is_none_or(|until| now + LONG / 2 > until) {
+            self.held_until = Some(now + LONG);
+            consensus.member().freeze(LONG);
+        }
+    }
+
+    /// Stands for election if the primary has a lower priority, after a delay.
+    async fn take_over(&mut self, server: &Server, member: &Member, now: Instant) {
+        let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
+            return;
+        };
+        let others = standings(server, member);
+        let primary = others
+            .iter()
+            .find(|other| Some(other.id) == member.primary && other.state == State::Primary);
+        let candidate = Candidate {
+            config: &member.config,
+            own: member.own,
+            state: member.state,
+            applied: member.position(set.last_write()).op,
+            frozen_until_ms: set.frozen_until_ms(),
+            now_ms: now_ms(),
+        };
+        let due = primary
+            .and_then(|primary| takeover(&candidate, *primary, &others, false, rand::random()));
+        match (due, self.takes_over_at) {
+            (Some(Takeover::Priority { delay_ms }), None) => {
+                let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0));
+                self.takes_over_at = Some(now + delay);
+            }
+            (Some(_), Some(at)) if now >= at => {
+                self.takes_over_at = None;
+                server.log.info(
+                    Component::Replication,
+                    4_615_660,
+                    CONTEXT,
+                    "Starting an election for a priority takeover",
+                    &doc! {"term": member.term},
+                );
+                // A primary that cannot hand over keeps its part, and it is tried again.
+                let _ = consensus.member().step_up().await;
+            }
+            (Some(_), Some(_)) => {}
+            (Some(Takeover::CatchUp { .. }) | None, _) => self.takes_over_at = None,
+        }
+    }
+}

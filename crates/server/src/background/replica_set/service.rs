@@ -1,0 +1,112 @@
+//! The answers of this server to other members.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, ErrorCode, Result};
+use frond_replset::SetConfig;
+
+use super::heartbeats::{heartbeat, own_report};
+use crate::peers::{Kind, PeerService};
+use crate::replication::Report;
+use crate::state::Server;
+
+/// Answers for a server as long as it lives.
+pub struct Service(pub Weak<Server>);
+
+impl PeerService for Service {
+    fn handle<'a>(
+        &'a self,
+        from: u64,
+        kind: Kind,
+        body: Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = Vec<u8>> + Send + 'a>> {
+        Box::pin(async move {
+            let Some(server) = self.0.upgrade() else {
+                return Vec::new();
+            };
+            match kind {
+                Kind::Consensus => match server.set.consensus() {
+                    Some(consensus) => consensus.member().handle(from, &body).await,
+                    None => Vec::new(),
+                },
+                Kind::Heartbeat => answer_heartbeat(&server, &body),
+                Kind::Ask => Vec::new(),
+            }
+        })
+    }
+}
+
+/// Notes the report of another member, and answers with the own one. A member that has an older configuration gets the own one with it:
+/// one that was removed learns so.
+fn answer_heartbeat(server: &Arc<Server>, body: &[u8]) -> Vec<u8> {
+    let asker = Doc::validate(body).ok().and_then(Report::parse);
+    let own = own_report(server);
+    if let (Some(set), Some(asker)) = (&server.set.replication, &asker)
+        && let Some(id) = asker.id
+    {
+        set.heartbeats.was_asked_by(id, asker.clone());
+    }
+    own.to_doc().as_bytes().to_vec()
+}
+
+/// Finds the member of a new set that this server is, and checks that all others answer and are in no set yet.
+///
+/// # Errors
+/// `NodeNotFound` (74) if one does not answer, `NewReplicaSetConfigurationIncompatible` (103) if one has a configuration.
+pub fn find_own(server: &Server, config: &SetConfig) -> Result<Option<i32>> {
+    if let [only] = &*config.members {
+        // Only clients use the host, and it may be one that this server cannot reach.
+        return Ok(Some(only.id));
+    }
+    let Some(consensus) = server.set.consensus() else {
+        return Ok(None);
+    };
+    let Some(network) = &server.set.network else {
+        return Ok(None);
+    };
+    let asked: Vec<_> = (config.members.iter())
+        .map(|member| heartbeat(network, &member.host, own_report(server)))
+        .collect();
+    let answers = consensus.wait_for(async move {
+        let mut answers = Vec::new();
+        for answer in asked {
+            answers.push(answer.await);
+        }
+        answers
+    })?;
+    let (mut own, mut failures) = (None, Vec::new());
+    for (member, answer) in config.members.iter().zip(answers) {
+        match answer {
+            Ok((report, _)) if report.store == consensus.id() => own = Some(member.id),
+            Ok((report, _)) if report.config.is_some() => {
+                return Err(Error::new(
+                    ErrorCode::NewReplicaSetConfigurationIncompatible,
+                    format!(
+                        "the member {} belongs to a replica set already",
+                        member.host
+                    ),
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => failures.push(format!("{} failed with {error}", member.host)),
+        }
+    }
+    if failures.is_empty() {
+        return Ok(own);
+    }
+    Err(Error::new(
+        ErrorCode::NodeNotFound,
+        format!(
+            "replSetInitiate quorum check failed because not all proposed set members responded affirmatively: {}",
+            failures.join("; ")
+        ),
+    ))
+}
+
+/// A document in a message.
+pub fn document(bytes: &[u8]) -> Option<DocBuf> {
+    Doc::validate(bytes).ok().map(Doc::to_owned)
+}

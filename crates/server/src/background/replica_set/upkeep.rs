@@ -1,0 +1,97 @@
+//! What a member does at intervals: notes of an idle primary, and the removal of what the log need not keep.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use frond_bson::doc;
+use frond_replset::needs_idle_write;
+
+use super::CONTEXT;
+use crate::host::clock::now_ms;
+use crate::observability::log::Component;
+use crate::replication::Consensus;
+use crate::state::Server;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Rounds between two looks at the size of the log.
+const ROUNDS_PER_PURGE: u32 = 5;
+
+/// Bytes of the log that a set of several keeps for members that were away, if it has no oplog whose size says so.
+const LOG_BYTES_MIN: u64 = 256 << 20;
+
+/// Works until the server is dropped.
+pub async fn keep_up(server: Weak<Server>) {
+    let mut rounds = 0u32;
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let Some(owned) = server.upgrade() else {
+            return;
+        };
+        rounds = rounds.wrapping_add(1);
+        let purges = rounds.is_multiple_of(ROUNDS_PER_PURGE);
+        let worker = owned.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            note_idleness(&worker);
+            if purges { purgeable(&worker) } else { None }
+        });
+        let through = looked.await.ok().flatten();
+        if let (Some(through), Some(consensus)) = (through, owned.set.consensus())
+            && let Err(error) = consensus.member().purge(through).await
+        {
+            owned.log.warning(
+                Component::Replication,
+                9_937_020,
+                CONTEXT,
+                "The log of the replica set could not be shortened; it is tried again",
+                &doc! {"error": error.to_string()},
+            );
+        }
+    }
+}
+
+/// Writes a note into the oplog if there was no write for a while, so that the lag of secondaries can be told.
+fn note_idleness(server: &Server) {
+    let Some(set) = &server.set.replication else {
+        return;
+    };
+    let is_of_several = |config: &frond_replset::SetConfig| config.members.len() > 1;
+    let is_due = set.member().is_some_and(|member| {
+        let last = i64::from(set.last_write().time) * 1000;
+        member.is_primary() && is_of_several(&member.config) && needs_idle_write(last, now_ms())
+    });
+    let oplog = server.store.oplog();
+    if is_due && oplog.is_on() && server.maintenance.fsync_lock.count() == 0 {
+        // A full disk, or another primary: the next round tries again.
+        let _ = oplog.append_noop(&doc! {"msg": "periodic noop"});
+    }
+}
+
+/// The last entry that the log need not keep.
+fn purgeable(server: &Server) -> Option<frond_replica::EntryId> {
+    let (set, consensus) = (server.set.replication.as_ref()?, server.set.consensus()?);
+    let member = set.member()?;
+    let keeps = if member.config.members.len() == 1 {
+        0
+    } else if server.store.oplog().is_on() {
+        server.store.oplog().settings().bytes_max
+    } else {
+        LOG_BYTES_MIN
+    };
+    let through = consensus.applied_beyond(keeps)?;
+    // Of a primary that is reached by its members, they do not have to copy data because it is impatient.
+    let slowest = || slowest_follower(consensus, keeps);
+    slowest().map_or(Some(through), |slowest| Some(through.min(slowest)))
+}
+
+/// The last entry of the member that is the furthest behind, as long as the log is not twice as long as it should be.
+fn slowest_follower(consensus: &Consensus, keeps: u64) -> Option<frond_replica::EntryId> {
+    if consensus.log_bytes() > keeps.saturating_mul(2).max(LOG_BYTES_MIN) {
+        return None;
+    }
+    let followers = consensus.followers();
+    followers
+        .iter()
+        .map(|follower| follower.matched.unwrap_or_default())
+        .min()
+}
