@@ -89,7 +89,7 @@ pub struct ReplicaSet {
     pub replication: Option<Replication>,
     /// The progress of a standby. A server that has stepped up keeps it.
     pub standby: Option<Arc<Standby>>,
-    /// What this server answers other members with.
+    /// The side that answers other members.
     pub peers: PeerSide,
     /// The way to other members; none if the server is not one.
     pub network: Option<Arc<Peers>>,

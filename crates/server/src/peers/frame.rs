@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 /// The bytes of the head.
 pub const HEAD_BYTES: usize = 13;
 
-/// The longest body.
+/// The longest body, which is checked before memory is reserved.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// The answer to a request.

@@ -28,7 +28,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Requests that are begun before other tasks of the thread have their turn.
 const TURN: usize = 64;
 
-/// What a server answers other members with. It is filled while the server starts.
+/// The answering side of a server. It is filled while the server starts.
 #[derive(Default)]
 pub struct PeerSide {
     identity: OnceLock<PeerIdentity>,

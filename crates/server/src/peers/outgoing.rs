@@ -371,7 +371,7 @@ async fn run(opening: Arc<Opening>, host: Arc<Host>, mut waiting: Waiting) {
         return;
     };
     let error = io::Error::new(error.kind(), format!("{}: {error}", host.name));
-    // First, so that a caller that is told of the failure finds it.
+    // First, so that a caller whose request fails finds the state of the failure.
     host.failed(&error);
     let context = format!("peer {}", host.name);
     let attributes = doc! {"host": &*host.name, "error": error.to_string()};

@@ -15,7 +15,7 @@ const KEY_LENGTH: std::ops::RangeInclusive<usize> = 6..=1024;
 /// The largest key file: some keys and white space.
 const KEY_FILE_BYTES_MAX: usize = 64 << 10;
 
-/// How members of a replica set log in to each other.
+/// The logins of members of a replica set to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClusterAuthMode {
     #[default]
