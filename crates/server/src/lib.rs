@@ -42,11 +42,6 @@ mod operation;
 mod oplog;
 mod outcome;
 mod parameters;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the members of a replica set use all of it, which are not part of the server yet"
-)]
 mod peers;
 mod query_settings;
 pub mod reference;

@@ -167,7 +167,7 @@ impl Replication {
         let role = consensus.role();
         let id_of = |store: u64| role.members.peers.get(&store).and_then(member_id);
         let own = id_of(consensus.id()).filter(|id| config.member(*id).is_some());
-        let election = self.election.lock().clone();
+        let election = *self.election.lock();
         let election = election.filter(|(term, _)| role.is_leading && *term == role.term);
         let state = if own.is_none() {
             State::Removed

@@ -1,4 +1,4 @@
-//! What this server has heard from the other members by heartbeats.
+//! The other members, as this server knows them by heartbeats.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -162,7 +162,7 @@ impl Heartbeats {
         }
     }
 
-    pub fn of(&self, id: i32) -> Heard {
+    pub fn heard(&self, id: i32) -> Heard {
         self.members.lock().get(&id).cloned().unwrap_or_default()
     }
 
@@ -208,17 +208,17 @@ mod tests {
     fn a_member_that_does_not_answer_is_down() {
         let beats = Heartbeats::default();
         let long = Duration::from_secs(1000);
-        assert_eq!(beats.of(1).state(long), State::Unknown);
+        assert_eq!(beats.heard(1).state(long), State::Unknown);
         let report = Report {
             state: State::Secondary.number(),
             ..Report::default()
         };
         beats.answered(1, report, Duration::from_millis(5));
-        assert_eq!(beats.of(1).state(long), State::Secondary);
-        assert_eq!(beats.of(1).state(Duration::ZERO), State::Down);
+        assert_eq!(beats.heard(1).state(long), State::Secondary);
+        assert_eq!(beats.heard(1).state(Duration::ZERO), State::Down);
         beats.failed(1, "refused".to_owned());
-        assert_eq!(beats.of(1).state(long), State::Down);
+        assert_eq!(beats.heard(1).state(long), State::Down);
         beats.keep(|_| false);
-        assert_eq!(beats.of(1).state(long), State::Unknown);
+        assert_eq!(beats.heard(1).state(long), State::Unknown);
     }
 }

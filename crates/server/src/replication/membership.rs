@@ -103,7 +103,8 @@ mod tests {
         type Answering = fn(i32) -> Option<u64>;
         let none: Answering = |_| None;
         let all: Answering = |id| Some(10 + id as u64);
-        let cases: [(Answering, fn(u64) -> bool, Vec<(u64, bool)>); 3] = [
+        type CaughtUp = fn(u64) -> bool;
+        let cases: [(Answering, CaughtUp, Vec<(u64, bool)>); 3] = [
             (none, |_| false, vec![(10, true)]),
             (all, |_| false, vec![(10, true), (11, false), (12, false)]),
             (all, |_| true, vec![(10, true), (11, true), (12, false)]),

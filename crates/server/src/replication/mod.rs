@@ -182,11 +182,11 @@ impl Replication {
     pub fn freeze(&self, time: Duration) {
         if let Some(consensus) = &self.consensus {
             consensus.member().freeze(time);
-            let until = match time.is_zero() {
-                true => 0,
-                false => {
-                    now_ms().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
-                }
+            let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+            let until = if millis == 0 {
+                0
+            } else {
+                now_ms().saturating_add(millis)
             };
             self.frozen_until_ms.store(until, Ordering::SeqCst);
         }

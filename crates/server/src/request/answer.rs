@@ -124,9 +124,10 @@ fn shown_concern(request: &Request<'_>) -> DocBuf {
     let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
     let w = given.get("w").unwrap_or(Value::String("majority"));
     let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
-    let provenance = match given.is_empty() {
-        true => "implicitDefault",
-        false => "clientSupplied",
+    let provenance = if given.is_empty() {
+        "implicitDefault"
+    } else {
+        "clientSupplied"
     };
     doc! {"w": w, "wtimeout": timeout, "provenance": provenance}
 }

@@ -4,6 +4,7 @@
 //! commands. Each command passes the steps of the [`pipeline`].
 
 mod answer;
+mod durability;
 mod exchange;
 mod gate;
 mod handled;
@@ -16,6 +17,7 @@ mod secrets;
 mod shared_fields;
 mod tracing;
 mod transaction_fields;
+mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -27,9 +29,10 @@ pub use handled::Handled;
 #[cfg(test)]
 pub use parse::Request;
 pub use parse::wants_reply;
-pub use pipeline::until;
+
 #[cfg(test)]
 pub use pipeline::{InFlight, Step};
+pub use waits::until;
 
 /// The server stops before a command has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

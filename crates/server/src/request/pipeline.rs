@@ -24,11 +24,12 @@ use super::answer::{
 use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
-use super::{Stopping, gate, record, tracing};
+use super::waits::{interrupted, until};
+use super::{Stopping, durability, gate, record, tracing};
 use crate::authorization::Caller;
 use crate::client::Client;
 use crate::commands;
-use crate::connection::{ClientState, Connection};
+use crate::connection::ClientState;
 use crate::context::Context;
 use crate::errors::truncated;
 use crate::fail_points::{Effect, SwitchName};
@@ -36,7 +37,7 @@ use crate::fsync_lock;
 use crate::labels::{self, Part};
 use crate::operation::{Exhaust, Operation};
 use crate::outcome::{DurabilityWait, Outcome, Wait};
-use crate::replication::{Acknowledgment, Replication, Wrote};
+use crate::replication::{Replication, Wrote};
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::tail_throttle::TailPermit;
@@ -62,10 +63,9 @@ pub async fn execute(
         match step {
             Step::Done(answer) => return Ok(answer),
             Step::Wait(Wait::Durability(wait)) => {
-                let DurabilityWait { reply, .. } = wait;
-                let failure = command
-                    .wait_for_durability(wait.until, wait.timeout, wait.deadline)
-                    .await;
+                let (server, connection) = (command.client.server, command.client.connection);
+                let (reply, failure, took) = durability::wait(server, connection, wait).await;
+                command.operation.waited.journal += took;
                 return Ok(command.after_durability(reply, failure));
             }
             Step::Wait(mut wait) => {
@@ -275,51 +275,6 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         // The time of a getMore begins when there is something to do.
         self.operation.started = Instant::now();
         self.work(ticket, Some(wait))
-    }
-
-    /// Waits until what the reply is about is durable, the operation is interrupted, or its time is over. The wait goes on when the
-    /// server stops, because the client has to know that its write is applied.
-    async fn wait_for_durability(
-        &mut self,
-        until_durable: Acknowledgment,
-        timeout: Option<Duration>,
-        deadline: Option<Instant>,
-    ) -> Option<Error> {
-        let (server, connection) = (self.client.server, self.client.connection);
-        let began = Instant::now();
-        let is_of_journal = matches!(until_durable, Acknowledgment::Journal);
-        let consensus = server
-            .set
-            .replication
-            .as_ref()
-            .and_then(Replication::consensus);
-        let given_up = timeout
-            .filter(|_| !is_of_journal)
-            .and_then(|timeout| began.checked_add(timeout));
-        let failure = tokio::select! {
-            done = until_durable.wait(&server.store, consensus) => done.err(),
-            () = interrupted(connection) => {
-                Some(Error::new(ErrorCode::Interrupted, "operation was interrupted"))
-            }
-            () = until(given_up) => {
-                Some(Error::new(ErrorCode::WriteConcernTimeout, "waiting for replication timed out"))
-            }
-            () = until(deadline) => {
-                Some(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
-            }
-        };
-        let took = began.elapsed();
-        if is_of_journal {
-            server.metrics.journal_waits.record(took);
-        } else {
-            server.metrics.replication_waits.record(took);
-            let is_timeout = |error: &Error| error.code() == ErrorCode::WriteConcernTimeout;
-            if failure.as_ref().is_some_and(is_timeout) {
-                server.metrics.replication_timeouts.add(1);
-            }
-        }
-        self.operation.waited.journal += took;
-        failure
     }
 
     /// Ends a command whose reply has waited. `failure` is the reason why what it is about may not be durable.
@@ -793,20 +748,5 @@ async fn unless_stopped<T>(
         done = wait => Ok(done),
         // The sender lives as long as the server.
         _ = stop.wait_for(|stop| *stop) => Err(Stopping),
-    }
-}
-
-/// Returns when the operation of a connection is interrupted.
-async fn interrupted(connection: &Connection) {
-    while !connection.killed.load(Ordering::Relaxed) {
-        connection.wake.notified().await;
-    }
-}
-
-/// Returns at this time, or never.
-pub async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
     }
 }

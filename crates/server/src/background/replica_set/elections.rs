@@ -25,7 +25,7 @@ const TIMEOUTS_WITHOUT_PRIMARY: u32 = 5;
 /// The time for another member to catch up with a primary that is to hand over.
 const HAND_OVER: Duration = Duration::from_secs(5);
 
-/// What the checks remember.
+/// The state between two checks.
 #[derive(Default)]
 struct Elections {
     /// Until when this member does not stand because it has no priority.
@@ -61,7 +61,7 @@ pub fn standings(server: &Server, member: &Member) -> Vec<Standing> {
         .filter(|other| Some(other.id) != member.own);
     others
         .map(|other| {
-            let heard = set.heartbeats.of(other.id);
+            let heard = set.heartbeats.heard(other.id);
             let applied = heard.report.as_ref().map(|report| report.applied);
             Standing {
                 id: other.id,
@@ -102,7 +102,7 @@ impl Elections {
         }
     }
 
-    /// Keeps a member without priority from standing for election, unless nobody else has become the primary for long.
+    /// Keeps a member without priority from standing for election, unless there is no primary for long.
     fn hold(&mut self, server: &Server, member: &Member, is_electable: bool, now: Instant) {
         let Some(consensus) = server.set.consensus() else {
             return;

@@ -6,10 +6,9 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use frond_bson::Doc;
 use frond_replset::{Member as Configured, State};
 
-use super::service::document;
-use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
 use crate::host::clock::now_ms;
 use crate::peers::{Kind, Peers};
 use crate::replication::Report;
@@ -34,7 +33,7 @@ pub fn own_report(server: &Server) -> Report {
         state: State::Startup.number(),
         applied: set.last_write(),
         durable: set.durable(),
-        version: COMPATIBLE_VERSION.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         now_ms: now_ms(),
         ..Report::default()
     };
@@ -62,7 +61,7 @@ pub fn heartbeat(
     let answer = network.request(host, Kind::Heartbeat, body, ANSWER_WAIT);
     async move {
         let answer = answer.await?;
-        let report = document(&answer).and_then(|doc| Report::parse(&doc));
+        let report = Doc::validate(&answer).ok().and_then(Report::parse);
         let report = report.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,

@@ -70,7 +70,7 @@ fn wanted_seats(server: &Server) -> Option<BTreeMap<u64, Seat>> {
     let timeout = u64::try_from(member.config.settings.heartbeat_timeout_secs).unwrap_or(0);
     let timeout = Duration::from_secs(timeout);
     let answering = |id: i32| {
-        let heard = set.heartbeats.of(id);
+        let heard = set.heartbeats.heard(id);
         let is_fresh = heard.answered.is_some_and(|at| at.elapsed() < timeout);
         heard.report.filter(|_| is_fresh).map(|report| report.store)
     };

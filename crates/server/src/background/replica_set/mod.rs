@@ -1,5 +1,5 @@
-//! A member of a replica set: what happens when it becomes the primary and when it no longer is, and what follows from the settings
-//! that the members share.
+//! A member of a replica set. This file has the work at the beginning and at the end of its time as the primary, and the reload of
+//! settings that the members share.
 
 mod elections;
 mod heartbeats;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::Doc;
 use frond_error::{Error, ErrorCode, Result};
 use frond_replset::SetConfig;
 
@@ -39,8 +39,7 @@ impl PeerService for Service {
     }
 }
 
-/// Notes the report of another member, and answers with the own one. A member that has an older configuration gets the own one with it:
-/// one that was removed learns so.
+/// Notes the report of another member, and answers with the own one.
 fn answer_heartbeat(server: &Arc<Server>, body: &[u8]) -> Vec<u8> {
     let asker = Doc::validate(body).ok().and_then(Report::parse);
     let own = own_report(server);
@@ -104,9 +103,4 @@ pub fn find_own(server: &Server, config: &SetConfig) -> Result<Option<i32>> {
             failures.join("; ")
         ),
     ))
-}
-
-/// A document in a message.
-pub fn document(bytes: &[u8]) -> Option<DocBuf> {
-    Doc::validate(bytes).ok().map(Doc::to_owned)
 }

@@ -1,4 +1,4 @@
-//! What a member does at intervals: notes of an idle primary, and the removal of what the log need not keep.
+//! Work of a member at intervals: notes of an idle primary, and the removal of entries that the log need not keep.
 
 use std::sync::Weak;
 use std::time::Duration;

@@ -67,7 +67,7 @@ fn status(server: &Server, set: &Replication, member: &Member) -> DocBuf {
     let source = member.primary.filter(|_| !member.is_primary());
     let heard: Vec<(i32, Heard)> = (config.members.iter())
         .filter(|other| Some(other.id) != member.own)
-        .map(|other| (other.id, set.heartbeats.of(other.id)))
+        .map(|other| (other.id, set.heartbeats.heard(other.id)))
         .collect();
     let others = heard.iter().map(|(id, heard)| {
         let report = heard.report.as_ref();
