@@ -48,6 +48,8 @@ mod replication;
 mod reply;
 mod reply_quota;
 mod request;
+#[allow(dead_code)] // Members of replica sets call it.
+mod resync;
 mod scripting;
 mod sessions;
 mod settings;
