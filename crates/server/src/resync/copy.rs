@@ -42,7 +42,7 @@ impl std::fmt::Display for CopyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CopyError::Lost(error) | CopyError::Refused(error) => write!(f, "{error}"),
-            CopyError::Store(error) => f.write_str(error.message()),
+            CopyError::Store(error) => f.write_str(&error.message()),
             CopyError::NoRoom { needed, free } => write!(
                 f,
                 "the file system of the data directory has {free} bytes free, and the copy needs {needed}; free some space, the copy is \

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
 
-use frond_bson::doc;
 use frond_store::{DocumentStore, EngineOptions, FindRequest, Namespace, OpContext, StoreOptions};
 
 use super::*;

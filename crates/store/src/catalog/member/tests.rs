@@ -400,3 +400,70 @@ fn a_copy_of_a_member_is_a_member() {
     insert(&set.members[5], "test.c", &numbered(40_000..40_100));
     set.check(5);
 }
+
+/// The documents that a deposed leader loses: those of all that it wrote after the commit point, also by transactions.
+#[test]
+fn what_a_deposed_leader_discards_is_found() {
+    let mut set = Set::new(2, |store| {
+        insert(store, "test.before", &numbered(0..10));
+        // Its creation would wait for a majority.
+        insert(store, "test.new", &numbered(10..11));
+    });
+    // The first write of a leader waits until the bound of its clock is committed.
+    insert(&set.members[0], "test.before", &numbered(50..51));
+    set.settle(0);
+    set.end_driver();
+    let leader = &set.members[0];
+    let after = Timestamp::from_u64(leader.oplog().durable());
+    assert_eq!(after, leader.oplog().last(), "all is committed");
+    insert(leader, "test.before", &numbered(100..103));
+    update(
+        leader,
+        "test.before",
+        &doc! {"_id": 1},
+        &doc! {"$set": {"a": -1}},
+    );
+    insert(leader, "test.new", &numbered(0..5));
+    let durable = leader.oplog().durable();
+    assert_eq!(durable, after.to_u64(), "nothing more is committed");
+    let mut found = Vec::new();
+    let context = OpContext::new();
+    let summary = leader.visit_discarded(after, &context, &mut |discarded| {
+        found.push((
+            discarded.ns.as_str().to_owned(),
+            discarded.document.get_i64("_id"),
+        ));
+        Ok(())
+    });
+    let summary = summary.unwrap();
+    found.sort();
+    let before = [1, 100, 101, 102].map(|id| ("test.before".to_owned(), Some(id)));
+    let new = [0, 1, 2, 3, 4].map(|id| ("test.new".to_owned(), Some(id)));
+    assert_eq!(found, [&before[..], &new[..]].concat());
+    assert_eq!(
+        (summary.documents, summary.absent, summary.commands),
+        (9, 0, 0)
+    );
+}
+
+/// Transactions have one entry with many operations.
+#[test]
+fn documents_of_all_kinds_of_entries_are_found() {
+    let set = Set::new(1, |_| {});
+    let after = set.members[0].oplog().last();
+    write_everything(&set.members[0]);
+    let context = OpContext::new();
+    let mut documents = 0;
+    let summary = set.members[0].visit_discarded(after, &context, &mut |discarded| {
+        assert!(set.members[0].uuid_of(discarded.ns).is_some());
+        documents += 1;
+        Ok(())
+    });
+    let summary = summary.unwrap();
+    assert_eq!(summary.documents, documents);
+    assert!(summary.operations >= summary.documents + summary.absent && documents > 0);
+    assert!(
+        summary.operations > summary.entries - summary.commands,
+        "transactions"
+    );
+}
