@@ -49,6 +49,11 @@ async fn a_member_becomes_a_copy_and_keeps_its_vote() {
     server.fill("c", 2000);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
+    // A member's store begins as that of a server alone.
+    let options = StoreOptions::default();
+    let alone = DocumentStore::open_engine(EngineOptions::new(path), options).unwrap();
+    alone.close().unwrap();
+    drop(alone);
     let old = open(path);
     old.member_log().unwrap().save_vote(b"term 7").unwrap();
     let (_folder, log) = log();

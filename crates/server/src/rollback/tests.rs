@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use frond_bson::{Doc, DocBuf};
-use frond_store::Namespace;
+use frond_store::{Namespace, OplogSettings};
 
 use super::*;
 use crate::testing::TestServer;
@@ -29,7 +29,12 @@ fn ids(documents: &[DocBuf]) -> Vec<i32> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_have_what_was_written_after_a_time() {
-    let mut server = TestServer::member("rs");
+    let mut server = TestServer::new();
+    let settings = OplogSettings {
+        bytes_max: 64 << 20,
+        min_retention_hours: 0.0,
+    };
+    server.server.store.turn_on_oplog(settings).unwrap();
     let run = |server: &mut TestServer, command: DocBuf| {
         server.run("test", command);
     };
