@@ -27,7 +27,7 @@ const DATA_FILE: &str = "data.frond";
 /// The vote of a member.
 const VOTE_FILE: &str = "vote.frond";
 
-/// What a start found.
+/// The result of a start that looked for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// There was no copy.

@@ -40,7 +40,7 @@ pub struct RollbackCounters {
     pub bytes: AtomicU64,
 }
 
-/// What a rollback discards, and what was written.
+/// The entries that a rollback discards, and the documents that were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The entries of the oplog that are discarded.
