@@ -13,7 +13,7 @@ use frond_store::backup::{RestorePoint, RestoreTarget};
 pub enum CopyError {
     /// The connection ended, or the source sent something that is no copy.
     Lost(Error),
-/// Why a copy failed; [`CopyError::Lost`] may pass without an operator.
+    /// The source refused to be copied, or the connection string is of no use.
     Refused(Error),
     /// The files could not be written, or do not make a store.
     Store(frond_store::Error),

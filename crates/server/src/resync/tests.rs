@@ -3,7 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
 
-use frond_store::{DocumentStore, EngineOptions, FindRequest, Namespace, OpContext, StoreOptions};
+use frond_store::{
+    DocumentStore, FindRequest, LogRecovery, Namespace, NoListener, OpContext, StorageOptions,
+    StoreOptions,
+};
 
 use super::*;
 use crate::net::listen::{accept_all, bind_all};
@@ -28,9 +31,21 @@ fn count(store: &DocumentStore) -> usize {
     count
 }
 
+fn open_as(path: &Path, options: StoreOptions) -> DocumentStore {
+    let storage = StorageOptions {
+        cache_bytes: 32 << 20,
+        client_bytes: None,
+        journal: true,
+        journal_commit_interval: Duration::from_millis(100),
+        listener: Arc::new(NoListener),
+        disk_reserve_bytes: None,
+        log_recovery: LogRecovery::default(),
+    };
+    DocumentStore::open_directory(path, &storage, options).unwrap()
+}
+
 fn open(path: &Path) -> DocumentStore {
-    let options = StoreOptions::default().of_member();
-    DocumentStore::open_engine(EngineOptions::new(path), options).unwrap()
+    open_as(path, StoreOptions::default().of_member())
 }
 
 fn log() -> (tempfile::TempDir, Arc<Log>) {
@@ -50,8 +65,7 @@ async fn a_member_becomes_a_copy_and_keeps_its_vote() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     // A member's store begins as that of a server alone.
-    let options = StoreOptions::default();
-    let alone = DocumentStore::open_engine(EngineOptions::new(path), options).unwrap();
+    let alone = open_as(path, StoreOptions::default());
     alone.close().unwrap();
     drop(alone);
     let old = open(path);
