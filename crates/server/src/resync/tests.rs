@@ -1,4 +1,4 @@
-//! A server is copied over a socket while it is written to.
+//! A server is copied over a socket.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
