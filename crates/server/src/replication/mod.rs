@@ -23,7 +23,7 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replica::Transport;
-use frond_replset::not_yet_initialized;
+use frond_replset::{State, not_yet_initialized};
 use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -86,6 +86,8 @@ pub struct Replication {
     /// The counter of the topology version.
     topology: watch::Sender<i64>,
     frozen_until_ms: AtomicI64,
+    /// Whether this server copies the data of another member, or takes no part any more.
+    unfit: Mutex<Option<State>>,
     /// Whether an operator keeps reads away from this server.
     maintenance: AtomicBool,
     /// Whether the server is one of many over a cluster, which have no set among them.
@@ -150,6 +152,7 @@ impl Replication {
             heartbeats: Heartbeats::default(),
             topology: watch::Sender::new(0),
             frozen_until_ms: AtomicI64::new(0),
+            unfit: Mutex::default(),
             maintenance: AtomicBool::new(false),
             is_router: false,
         })
