@@ -100,17 +100,14 @@ impl Report {
     }
 }
 
-/// Another member.
+/// Another member, with the times of its last answer and of its last request.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
-    /// Its last report.
     pub report: Option<Report>,
     /// Since when it has answered without a break.
     pub up_since: Option<Instant>,
-    /// When it answered last.
     pub answered: Option<Instant>,
     pub answered_ms: Option<i64>,
-    /// When it asked last.
     pub asked_ms: Option<i64>,
     /// The mean time of an answer.
     pub ping: Option<Duration>,

@@ -81,7 +81,6 @@ pub struct Replication {
     seen: AtomicU64,
     /// `None` for a server that consensus does not concern: a standby, and a server of a cluster.
     consensus: Option<Consensus>,
-    /// The other members.
     pub heartbeats: Heartbeats,
     /// The counter of the topology version.
     topology: watch::Sender<i64>,
