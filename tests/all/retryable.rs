@@ -127,7 +127,8 @@ fn a_write_is_applied_once_over_kill_9() {
                 Value::Timestamp(time) => Some(time),
                 _ => None,
             });
-            assert!(time > last_time, "{time:?} {last_time:?}");
+            // A retry writes nothing, and has the time of the last entry.
+            assert!(time >= last_time, "{time:?} {last_time:?}");
             last_time = time;
         }
         assert_eq!(count(&mut client, doc! {"k": "one"}), round);

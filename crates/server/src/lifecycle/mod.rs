@@ -23,6 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::background;
 use crate::commands::COMMANDS;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
+use crate::commands::replication::repl_set_status;
 use crate::feature_version;
 use crate::host::file_handles::HandleLimit;
 use crate::host::lock_file::LockFile;
@@ -242,6 +243,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
 
     signals.until_stop(&server).await;
     service_manager::stopping();
+    tokio::task::block_in_place(|| repl_set_status::hand_over(&server));
     server.stop();
     // Writes that wait are interrupted, and the last checkpoint is written.
     tokio::task::block_in_place(|| server.maintenance.fsync_lock.release());

@@ -3,11 +3,12 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frame::{ANSWER, BODY_BYTES_MAX, FAILURE, Frame, Reader, Writer, malformed};
@@ -31,24 +32,24 @@ const TURN: usize = 64;
 /// The answering side of a server. It is filled while the server starts.
 #[derive(Default)]
 pub struct PeerSide {
-    identity: OnceLock<PeerIdentity>,
-    service: OnceLock<Arc<dyn PeerService>>,
+    identity: RwLock<Option<PeerIdentity>>,
+    service: RwLock<Option<Arc<dyn PeerService>>>,
 }
 
 impl PeerSide {
-    /// Opens the server for channels. Later calls have no effect.
+    /// Opens the server for channels.
     pub fn identify(&self, identity: PeerIdentity) {
-        let _ = self.identity.set(identity);
+        *self.identity.write() = Some(identity);
     }
 
-    /// Begins to answer requests, which fail before. Later calls have no effect.
+    /// Answers requests by this service from here on. They fail before the first call.
     pub fn serve(&self, service: Arc<dyn PeerService>) {
-        let _ = self.service.set(service);
+        *self.service.write() = Some(service);
     }
 
     /// None until the member is known.
-    pub fn identity(&self) -> Option<&PeerIdentity> {
-        self.identity.get()
+    pub fn identity(&self) -> Option<PeerIdentity> {
+        self.identity.read().clone()
     }
 }
 
@@ -115,7 +116,7 @@ where
                 );
                 continue;
             };
-            let Some(service) = side.service.get() else {
+            let Some(service) = side.service.read().clone() else {
                 fail(&mut writer, request, "this member is still starting");
                 continue;
             };

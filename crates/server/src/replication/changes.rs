@@ -170,9 +170,10 @@ impl Replication {
         let election = *self.election.lock();
         let election = election.filter(|(term, _)| role.is_leading && *term == role.term);
         let unfit = *self.unfit.lock();
+        let is_removed = *self.removed_by.lock() > version_of(&config);
         let state = if let Some(unfit) = unfit {
             unfit
-        } else if own.is_none() {
+        } else if own.is_none() || is_removed {
             State::Removed
         } else if election.is_some() {
             State::Primary
@@ -200,6 +201,16 @@ impl Replication {
     pub fn set_unfit(&self, state: State) {
         *self.unfit.lock() = Some(state);
         self.refresh();
+    }
+
+    /// Notes that a configuration, by its version and term, does not have this member any more. It is not told by consensus.
+    pub fn note_removal(&self, by: Option<(i32, i64)>) {
+        let mut removed_by = self.removed_by.lock();
+        if *removed_by < by {
+            *removed_by = by;
+            drop(removed_by);
+            self.refresh();
+        }
     }
 
     /// Keeps reads away from this server, or serves them again. The primary cannot be kept from its work.
@@ -234,6 +245,11 @@ impl Replication {
             self.topology.send_modify(|counter| *counter += 1);
         }
     }
+}
+
+/// The version and the term of a configuration.
+fn version_of(config: &SetConfig) -> Option<(i32, i64)> {
+    Some((config.version, config.term.unwrap_or(-1)))
 }
 
 /// A term as BSON has it.

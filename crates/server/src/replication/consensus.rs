@@ -218,6 +218,22 @@ impl Consensus {
         wanted: Wanted,
         config: Arc<SetConfig>,
     ) -> Result<()> {
+        let is_enough = move |ids: &BTreeSet<i32>| {
+            let outcome = wanted.outcome(&config, |member| ids.contains(&member.id));
+            outcome != frond_replset::Outcome::Waits
+        };
+        self.held_by(position, is_enough).await
+    }
+
+    /// Waits until the members for whose `_id`s a test is true have everything before a position, durably.
+    ///
+    /// # Errors
+    /// `PrimarySteppedDown` (189).
+    pub fn held_by(
+        &self,
+        position: u64,
+        is_enough: impl Fn(&BTreeSet<i32>) -> bool + Send + 'static,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
         let role = self.watch_role();
         let test = move |stores: &BTreeSet<u64>| {
             let role = role.borrow();
@@ -225,11 +241,13 @@ impl Consensus {
                 .iter()
                 .filter_map(|store| role.members.peers.get(store).and_then(member_id))
                 .collect();
-            let outcome = wanted.outcome(&config, |member| ids.contains(&member.id));
-            outcome != frond_replset::Outcome::Waits
+            is_enough(&ids)
         };
-        let acknowledged = self.member.acknowledged(position, test).await;
-        acknowledged.map_err(|_| stepped_down())
+        let member = self.member.clone();
+        async move {
+            let acknowledged = member.acknowledged(position, test).await;
+            acknowledged.map_err(|_| stepped_down())
+        }
     }
 
     /// Waits until everything before a position is committed, as the new primary reports it. A server whose commits are replaced starts
@@ -266,6 +284,14 @@ impl Consensus {
         confirmed.map_err(|_| interrupted())?;
         let committed = self.member.wait_committed(position).await;
         committed.map_err(|_| interrupted())
+    }
+
+    /// Sends commits that no client waits for to the other members, without the wait for the interval of the journal.
+    pub fn send_rest(&self) {
+        let end = self.log.end_position();
+        if self.log.committed_position() < end {
+            self.log.request(end);
+        }
     }
 
     /// Bytes of the log from its first entry on.

@@ -33,6 +33,8 @@ pub struct Report {
     pub version: String,
     /// Its clock, in milliseconds since 1970.
     pub now_ms: i64,
+    /// Whether its configuration, which is newer, does not have the member that it answers.
+    pub removes: bool,
 }
 
 impl Report {
@@ -52,6 +54,9 @@ impl Report {
         }
         if let Some(host) = &self.host {
             report.push("host", &**host);
+        }
+        if self.removes {
+            report.push("removes", true);
         }
         if let Some((version, term)) = self.config {
             report.push("config", &doc! {"version": version, "term": term});
@@ -96,6 +101,7 @@ impl Report {
                 .map(|election| (time(election, "time"), date(election, "date"))),
             version: doc.get_str("version").unwrap_or_default().to_owned(),
             now_ms: date(doc, "now"),
+            removes: doc.get_bool("removes").unwrap_or(false),
         })
     }
 }
@@ -215,6 +221,7 @@ mod tests {
             election: Some((at(4), 4000)),
             version: "1.0".to_owned(),
             now_ms: 12_345,
+            removes: true,
         };
         assert_eq!(Report::parse(&full.to_doc()), Some(full.clone()));
         let empty = Report {

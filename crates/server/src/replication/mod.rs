@@ -18,7 +18,7 @@ mod standby;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
@@ -87,6 +87,8 @@ pub struct Replication {
     frozen_until_ms: AtomicI64,
     /// Whether this server copies the data of another member, or takes no part any more.
     unfit: Mutex<Option<State>>,
+    /// The version and the term of a configuration without this member, which another one has.
+    removed_by: Mutex<Option<(i32, i64)>>,
     /// Whether an operator keeps reads away from this server.
     maintenance: AtomicBool,
     /// Whether the server is one of many over a cluster, which have no set among them.
@@ -152,6 +154,7 @@ impl Replication {
             topology: watch::Sender::new(0),
             frozen_until_ms: AtomicI64::new(0),
             unfit: Mutex::default(),
+            removed_by: Mutex::default(),
             maintenance: AtomicBool::new(false),
             is_router: false,
         })
@@ -366,21 +369,21 @@ impl Replication {
         }
     }
 
-    /// Checks that a read may wait for this time: it is one that the set has reached.
+    /// Checks that a read may see this time. Returns whether it has to wait until this server, which follows another one, has reached it.
     ///
     /// # Errors
     /// `InvalidOptions` (72) for a time in the future.
-    pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
+    pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<bool> {
         let mut now = self.cluster_time();
-        if self.store.is_following() && (time <= now || self.is_standby()) {
-            return self.wait_reached(field, time);
+        if self.store.is_following() {
+            return Ok(self.store.oplog().last() < time);
         }
         if time > now && self.is_router {
             // Another server of the cluster may have told the client a time that this one has not asked for yet.
             now = self.store.cluster_time().tick()?;
         }
         if time <= now {
-            return Ok(());
+            return Ok(false);
         }
         Err(Error::new(
             ErrorCode::InvalidOptions,
@@ -391,6 +394,38 @@ impl Replication {
                 shown(now)
             ),
         ))
+    }
+}
+
+/// The longest wait of a read for the time that it is to see.
+const REACHED_WAIT: Duration = Duration::from_secs(10);
+
+/// The interval of its checks.
+const REACHED_CHECK: Duration = Duration::from_millis(2);
+
+impl Replication {
+    /// Waits until this server, which follows another one, has applied the entry of this time.
+    ///
+    /// # Errors
+    /// `ExceededTimeLimit` (262).
+    pub async fn reached(&self, field: &str, time: Timestamp) -> Result<()> {
+        let until = Instant::now() + REACHED_WAIT;
+        while self.store.is_following() && self.store.oplog().last() < time {
+            if Instant::now() >= until {
+                return Err(Error::new(
+                    ErrorCode::ExceededTimeLimit,
+                    format!(
+                        "this server has not reached the {field} {} within {} s: it has applied up to {}; ask the primary, \
+                         or read without causal consistency",
+                        shown(time),
+                        REACHED_WAIT.as_secs(),
+                        shown(self.store.oplog().last())
+                    ),
+                ));
+            }
+            tokio::time::sleep(REACHED_CHECK).await;
+        }
+        Ok(())
     }
 }
 

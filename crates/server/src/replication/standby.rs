@@ -1,27 +1,19 @@
 //! The replica set of a standby: it has the configuration of its primary until it becomes the primary itself.
 
-use std::time::{Duration, Instant};
-
-use frond_bson::{DocBuf, Timestamp, doc};
+use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 
 use frond_replset::{SetConfig, State};
 
 use super::member::alone;
-use super::{CONFIG_COLLECTION, Election, Member, Replication, shown, wall};
+use super::{CONFIG_COLLECTION, Election, Member, Replication, wall};
 use crate::host::clock::now_ms;
 use crate::internal_collections::{find_one, replace_one};
 
 /// By how much a step up raises the term. Each start of the old primary raises its term by one; it must not come to a later
 /// election than that of the new one.
 const TERMS_OF_STEP_UP: i64 = 1000;
-
-/// The longest wait of a read for the standby to reach its time.
-const REACHED_WAIT: Duration = Duration::from_secs(10);
-
-/// The interval of its checks.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// The name of the set whose configuration a store has.
 ///
@@ -157,26 +149,5 @@ impl Replication {
                 "opTime": &time, "lastWriteDate": date, "majorityOpTime": &time, "majorityWriteDate": date,
             },
         );
-    }
-
-    /// Waits until this server, which follows another one, has applied the entry of this time.
-    pub(super) fn wait_reached(&self, field: &str, time: Timestamp) -> Result<()> {
-        let until = Instant::now() + REACHED_WAIT;
-        while self.store.is_following() && self.store.oplog().last() < time {
-            if Instant::now() >= until {
-                return Err(Error::new(
-                    ErrorCode::ExceededTimeLimit,
-                    format!(
-                        "this server has not reached the {field} {} within {} s: it has applied up to {}; ask the primary, \
-                         or read without causal consistency",
-                        shown(time),
-                        REACHED_WAIT.as_secs(),
-                        shown(self.store.oplog().last())
-                    ),
-                ));
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
     }
 }

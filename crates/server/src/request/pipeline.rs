@@ -175,6 +175,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     /// # Errors
     /// The server stops.
     pub async fn admit(&mut self) -> std::result::Result<Option<Ticket<'s>>, Stopping> {
+        self.reach().await;
         // A request that is refused needs no ticket.
         let Some(mut admission) = self.request.admission.filter(|_| self.shared.is_ok()) else {
             return Ok(None);
@@ -229,6 +230,33 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         waits.record(took);
         self.operation.waited.ticket += took;
         ticket
+    }
+
+    /// Waits until this server has what the read is to see.
+    async fn reach(&mut self) {
+        let (server, connection) = (self.client.server, self.client.connection);
+        let Some(set) = &server.set.replication else {
+            return;
+        };
+        let Ok(shared) = &mut self.shared else {
+            return;
+        };
+        let Some((field, time)) = shared.reaches.take() else {
+            return;
+        };
+        let deadline = shared
+            .time_limit
+            .and_then(|limit| self.operation.started.checked_add(limit));
+        let failure = tokio::select! {
+            reached = set.reached(field, time) => reached.err(),
+            () = interrupted(connection) => None,
+            () = until(deadline) => {
+                Some(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
+            }
+        };
+        if let Some(failure) = failure {
+            self.shared = Err(failure);
+        }
     }
 
     /// Runs the command to its end, or until it waits.

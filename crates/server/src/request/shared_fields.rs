@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use frond_bson::{Doc, Value, doc};
+use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replset::{Access, State, Wanted};
 use frond_store::{Durability, SnapshotReads, check_database_name};
@@ -38,6 +38,10 @@ pub struct SharedFields {
     pub time_limit: Option<Duration>,
     /// `help`: the client asks for the description of the command.
     pub help: bool,
+    /// Whether the primary runs the command, see `commands/crud/forward.rs`.
+    pub is_forwarded: bool,
+    /// A time that this server, which follows another one, has to reach before the command runs.
+    pub reaches: Option<(&'static str, Timestamp)>,
 }
 
 impl SharedFields {
@@ -57,7 +61,8 @@ impl SharedFields {
         let set = member.as_ref().map(|member| &*member.config);
         let in_transaction = read.transaction.autocommit.is_some();
         let read_concern = match read.transaction.read_concern {
-            Some(concern) => {
+            // Drivers repeat that of the session; the cursor has its own.
+            Some(concern) if name != "getMore" => {
                 let place = ReadPlace {
                     command: name,
                     replicated: set.is_some(),
@@ -65,7 +70,7 @@ impl SharedFields {
                 };
                 ReadConcern::parse(concern, place)?
             }
-            None => ReadConcern::default(),
+            _ => ReadConcern::default(),
         };
         let parse = |concern: &Doc| {
             let parsed = WriteConcern::parse(concern, server.settings.journal, set);
@@ -95,6 +100,8 @@ impl SharedFields {
             max_time: read.max_time,
             time_limit: read.max_time.filter(|_| !spec.max_time_is_wait),
             help: read.help,
+            is_forwarded: false,
+            reaches: None,
         };
         if let Some(replication) = replication {
             let is_own = request.db == "local" && replication.is_standby();
@@ -104,6 +111,7 @@ impl SharedFields {
                     frond_replset::check_access(State::Startup, false, access)
                 })?,
                 Some(member) if !member.is_primary() => {
+                    fields.is_forwarded = request.name == "aggregate" && request.writes();
                     check_access(server, request, spec, in_transaction, |access| {
                         member.check(access)
                     })?;
@@ -288,7 +296,10 @@ fn check_access(
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
+    let runs_elsewhere = may_be_behind && request.name == "aggregate" && !in_transaction;
     let access = match admission {
+        // The primary runs it for this server.
+        Some(AdmissionClass::Write) if runs_elsewhere => Access::Read { secondary_ok: true },
         _ if spec.writes || in_transaction || admission == Some(AdmissionClass::Write) => {
             Access::Write
         }
@@ -323,6 +334,11 @@ impl SharedFields {
             self.read_concern.level,
             Some(Level::Majority | Level::Snapshot)
         );
+        let ends_transaction = matches!(request.name, "commitTransaction" | "abortTransaction");
+        // The commit of a transaction waits for what its statements read.
+        if self.is_forwarded || (self.transaction.is_some() && !ends_transaction) {
+            return None;
+        }
         if !consensus.is_leading() && !request.writes() {
             // A follower applies only what is committed.
             return (reads_committed && consensus.may_be_ahead())
@@ -368,16 +384,18 @@ impl SharedFields {
         }
     }
 
-    /// Checks that the set has reached the times of the read concern. There is nothing to wait for: all that is
-    /// committed is visible.
-    fn check_times(&self, set: &Replication) -> Result<()> {
+    /// Checks that the set has reached the times of the read concern. On the primary all that is committed is visible; another member
+    /// may have to wait.
+    fn check_times(&mut self, set: &Replication) -> Result<()> {
         let concern = self.read_concern;
         for (name, time) in [
             ("afterClusterTime", concern.after),
             ("atClusterTime", concern.at),
         ] {
-            if let Some(time) = time {
-                set.check_reached(name, time)?;
+            if let Some(time) = time
+                && set.check_reached(name, time)?
+            {
+                self.reaches = Some((name, time));
             }
         }
         Ok(())

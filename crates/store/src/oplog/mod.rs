@@ -28,8 +28,8 @@ use frond_oplog::entry::{Entry, Kind, RawEntry};
 use frond_storage::clock::now_ms;
 use frond_storage::error::{Error, Result, command, corrupt};
 use frond_storage::keyspace::{
-    CATALOG_TREE, Compression, Direction, Durability, Engine, Interrupt, Snapshot, TreeId,
-    TreeOptions, WriteSet,
+    CATALOG_TREE, Compression, Direction, Durability, Engine, Interrupt, MemberLog, Snapshot,
+    TreeId, TreeOptions, WriteSet,
 };
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
@@ -45,6 +45,11 @@ const ATTEMPTS_MAX: u32 = 10;
 /// The longest wait of a reader of the oplog for what other servers have written before, and the interval of its checks.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 const OTHERS_LOOK: Duration = Duration::from_millis(20);
+
+/// The longest wait of a reader of the oplog for the members of a replica set, and the interval of its checks.
+const MEMBERS_WAIT: Duration = Duration::from_millis(200);
+const MEMBERS_LOOK: Duration = Duration::from_millis(1);
+
 /// Of so many entries at once it is told which collections they are about. Of more, all readers are told.
 const LOOKED_AT_MAX: usize = 500;
 
@@ -386,10 +391,24 @@ impl Oplog {
             return Ok(());
         }
         if self.last().to_u64() > self.durable() {
-            Ok(self.engine.flush_log()?)
-        } else {
-            Ok(())
+            self.engine.flush_log()?;
+            self.await_members()?;
         }
+        Ok(())
+    }
+
+    /// Waits for a moment until the members of a replica set have what is in the log: readers see no other entries. Without a
+    /// majority they see fewer.
+    fn await_members(&self) -> Result<()> {
+        let Some(files) = self.engine.files() else {
+            return Ok(());
+        };
+        let (end, began) = (files.end_position(), Instant::now());
+        while files.committed_position() < end && began.elapsed() < MEMBERS_WAIT {
+            Interrupt::check_current()?;
+            std::thread::sleep(MEMBERS_LOOK);
+        }
+        Ok(())
     }
 
     /// The number of entries and their bytes, about.

@@ -135,7 +135,13 @@ async fn note_answer(
         return;
     };
     match answer {
-        Ok((report, took)) => set.heartbeats.answered(of.id, report, took),
+        Ok((report, took)) => {
+            let (removes, config) = (report.removes, report.config);
+            set.heartbeats.answered(of.id, report, took);
+            if removes {
+                set.note_removal(config);
+            }
+        }
         Err(error) => set.heartbeats.failed(of.id, error.to_string()),
     }
     server.set.stirred.notify_waiters();

@@ -9,6 +9,7 @@ mod upkeep;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use frond_bson::{DocBuf, Timestamp, doc};
 use frond_client::Uri;
@@ -52,6 +53,7 @@ pub fn follow_set(server: &Arc<Server>) {
     handle.spawn(membership::keep_members(weak.clone()));
     handle.spawn(elections::apply_priorities(weak.clone()));
     handle.spawn(upkeep::keep_up(weak.clone()));
+    handle.spawn(upkeep::send_rest(weak.clone()));
     server.set.peers.serve(Arc::new(service::Service(weak)));
 }
 
@@ -126,7 +128,7 @@ fn handle(server: &Arc<Server>, event: Event) {
         Event::Failed { why } => {
             server.log.error(
                 Component::Replication,
-                9_937_001,
+                9_937_006,
                 CONTEXT,
                 "This server takes no part in its replica set any more, and serves reads of what it has until it is started again",
                 &doc! {"error": why},
@@ -134,6 +136,7 @@ fn handle(server: &Arc<Server>, event: Event) {
             if let Some(set) = &server.set.replication {
                 set.set_unfit(State::Recovering);
             }
+            restart_later(server);
         }
         Event::Committed { .. } => {}
     }
@@ -177,6 +180,23 @@ fn gained(server: &Server, term: u64) {
         warn("storing the term of its election", &error);
     }
     server.maintenance.ttl.wake();
+}
+
+/// The wait before a server whose member has failed starts again. Reads go on meanwhile, and the reason, such as a full disk, may pass.
+const RESTART_WAIT: Duration = Duration::from_secs(60);
+
+/// Starts the server again after a while.
+fn restart_later(server: &Arc<Server>) {
+    let Some(consensus) = server.set.consensus() else {
+        return;
+    };
+    let weak = Arc::downgrade(server);
+    consensus.handle().spawn(async move {
+        tokio::time::sleep(RESTART_WAIT).await;
+        if let Some(server) = weak.upgrade() {
+            server.restart();
+        }
+    });
 }
 
 /// Writes the documents that are about to be discarded to files. The member has ended.

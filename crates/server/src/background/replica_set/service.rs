@@ -42,11 +42,18 @@ impl PeerService for Service {
 /// Notes the report of another member, and answers with the own one.
 fn answer_heartbeat(server: &Arc<Server>, body: &[u8]) -> Vec<u8> {
     let asker = Doc::validate(body).ok().and_then(Report::parse);
-    let own = own_report(server);
-    if let (Some(set), Some(asker)) = (&server.set.replication, &asker)
+    let mut own = own_report(server);
+    if let (Some(set), Some(asker)) = (&server.set.replication, asker)
         && let Some(id) = asker.id
     {
-        set.heartbeats.was_asked_by(id, asker.clone());
+        let config = set.member().map(|member| member.config.clone());
+        own.removes = config.is_some_and(|config| {
+            let is_newer = own.config > asker.config;
+            is_newer && config.member(id).is_none()
+        });
+        if !own.removes {
+            set.heartbeats.was_asked_by(id, asker);
+        }
     }
     own.to_doc().as_bytes().to_vec()
 }

@@ -20,6 +20,34 @@ const ROUNDS_PER_PURGE: u32 = 5;
 /// Bytes of the log that a set of several keeps for members that were away, if it has no oplog whose size says so.
 const LOG_BYTES_MIN: u64 = 256 << 20;
 
+/// Commits with `w: 1` reach the other members after this time at the latest, so that secondaries are not behind by the whole interval of
+/// the journal.
+const SENDING_PERIOD: Duration = Duration::from_millis(10);
+
+/// The interval of checks of a server that does not lead a set of several.
+const IDLE_PERIOD: Duration = Duration::from_millis(500);
+
+/// Sends what no client waits for until the server is dropped.
+pub async fn send_rest(server: Weak<Server>) {
+    loop {
+        let Some(owned) = server.upgrade() else {
+            return;
+        };
+        let member = owned.set.replication.as_ref().and_then(|set| set.member());
+        let leads =
+            member.is_some_and(|member| member.is_primary() && member.config.members.len() > 1);
+        let period = match owned.set.consensus().filter(|_| leads) {
+            Some(consensus) => {
+                consensus.send_rest();
+                SENDING_PERIOD
+            }
+            None => IDLE_PERIOD,
+        };
+        drop(owned);
+        tokio::time::sleep(period).await;
+    }
+}
+
 /// Works until the server is dropped.
 pub async fn keep_up(server: Weak<Server>) {
     let mut rounds = 0u32;

@@ -1,7 +1,10 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
+use frond_replset::CommitQuorum;
 use frond_store::index::spec::IndexSpec;
 
 use crate::authorization::{Action, Needs, Requested};
@@ -13,7 +16,6 @@ pub struct CreateIndexes;
 const SPEC: Spec = Spec {
     names: &["createIndexes"],
     doc: "Creates indexes, also over existing documents.",
-    // Every commit quorum of a standalone server is reached when the build is done.
     fields: &[
         "collectionUUID",
         "indexes",
@@ -51,6 +53,7 @@ impl Command for CreateIndexes {
                 (*spec).to_owned()
             }
         };
+        let quorum = quorum(cx)?;
         let specs: Vec<DocBuf> = specs.iter().map(known).collect();
         let specs: Vec<&Doc> = specs.iter().map(|spec| &**spec).collect();
         specs
@@ -59,6 +62,9 @@ impl Command for CreateIndexes {
         let progress = cx.limits.progress.insert(Arc::default()).clone();
         cx.connection.running.lock().progress = Some(progress);
         let made = cx.store().build_indexes(&namespace, &specs, &cx.limits)?;
+        if let Some(quorum) = quorum {
+            await_quorum(cx, &quorum)?;
+        }
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);
         reply.push("numIndexesAfter", made.after as i32);
@@ -68,6 +74,55 @@ impl Command for CreateIndexes {
             reply.push("createdCollectionAutomatically", made.created_collection);
         }
         Ok(reply)
+    }
+}
+
+/// The members that must have the indexes before the reply, if the command names some and the server is in a set.
+///
+/// # Errors
+/// `FailedToParse` (9), `UnsatisfiableCommitQuorum` (278), `UnknownReplWriteConcern` (79).
+fn quorum(cx: &Context<'_>) -> Result<Option<CommitQuorum>> {
+    let Some(given) = cx
+        .args()
+        .get("commitQuorum")
+        .filter(|given| !given.is_nullish())
+    else {
+        return Ok(None);
+    };
+    let quorum = CommitQuorum::parse(&given)?;
+    let set = cx.server.set.replication.as_ref();
+    let Some(member) = set.and_then(|set| set.member()) else {
+        return Ok(None);
+    };
+    quorum.check(&member.config)?;
+    Ok(Some(quorum))
+}
+
+/// The interval of checks whether the command is interrupted.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// Waits until the members have the indexes, whose entries they receive with the log.
+fn await_quorum(cx: &Context<'_>, quorum: &CommitQuorum) -> Result<()> {
+    let set = cx.server.set.replication.as_ref();
+    let Some((member, consensus)) = set.and_then(|set| Some((set.member()?, set.consensus()?)))
+    else {
+        return Ok(());
+    };
+    let position = consensus.end_position();
+    loop {
+        cx.limits.check()?;
+        let (quorum, config) = (quorum.clone(), member.config.clone());
+        let has = move |ids: &BTreeSet<i32>| {
+            // A mode that is gone meanwhile is not waited for.
+            quorum
+                .holds(&config, |member| ids.contains(&member.id))
+                .unwrap_or(true)
+        };
+        let waited = consensus.held_by(position, has);
+        let waited = async move { tokio::time::timeout(CHECK, waited).await };
+        if let Ok(done) = consensus.wait_for(waited)? {
+            return done;
+        }
     }
 }
 

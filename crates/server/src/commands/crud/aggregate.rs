@@ -4,6 +4,7 @@ use frond_store::{Namespace, Verbosity};
 
 use super::aggregation::{Aggregation, name_of, parse};
 use super::explanation::{check_fields, explain_pipeline};
+use super::forward;
 use super::{backup_stream, watch};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, NO_COLLECTION, Needs, Requested, of_pipeline};
@@ -91,6 +92,9 @@ impl Command for Aggregate {
         let request = parse(cx, &args, variables.as_deref())?;
         if writes(request.request.pipeline) {
             cx.connection.running.lock().writes = true;
+            if !cx.server.leads() && cx.db != "local" {
+                return forward::to_primary(cx);
+            }
         }
         let pipeline = request.request.pipeline;
         let cursor = if watch::is_change_stream(pipeline) {

@@ -13,6 +13,7 @@ pub mod explain;
 mod explanation;
 pub mod find;
 pub mod find_and_modify;
+mod forward;
 pub mod get_more;
 pub mod insert;
 pub mod kill_cursors;

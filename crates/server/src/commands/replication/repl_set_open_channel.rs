@@ -83,7 +83,6 @@ mod tests {
         let mut server = TestServer::new();
         assert_eq!(server.code("admin", open("rs")), 76);
         let mut server = TestServer::member("rs");
-        assert_eq!(server.code("admin", open("rs")), 94);
         server.server.set.peers.identify(PeerIdentity {
             id: u64::MAX,
             set: "rs".to_owned(),

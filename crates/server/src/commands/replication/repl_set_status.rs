@@ -334,6 +334,20 @@ impl Command for ReplSetStepDown {
 /// The wait for a secondary to catch up, if the request names none.
 const CATCH_UP_SECS: i64 = 10;
 
+/// The wait for a secondary to catch up when the primary is shut down.
+const SHUTDOWN_CATCH_UP_SECS: u64 = 2;
+
+/// Gives the leadership away before the server ends, so that the others need not miss it first. It ends also if there is no successor.
+pub fn hand_over(server: &Server) {
+    let leads = server
+        .set
+        .consensus()
+        .is_some_and(|consensus| consensus.is_leading());
+    if leads {
+        let _ = step_down(server, 1, SHUTDOWN_CATCH_UP_SECS, false);
+    }
+}
+
 /// Gives the leadership to the best secondary, and does not stand for election for a time.
 fn step_down(server: &Server, seconds: u64, catch_up: u64, force: bool) -> Result<()> {
     let set = replica_set(server)?;
