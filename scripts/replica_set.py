@@ -45,6 +45,8 @@ class Member:
         self.folder = data / self.name
         self.log = data / f"{self.name}.log"
         self.pid_file = data / f"{self.name}.pid"
+        # The process, if this program has started it.
+        self.process = None
 
     def pid(self):
         """Its process, if that runs. A number that another process has got is not taken for it."""
@@ -63,10 +65,14 @@ class Member:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [program, "serve", "--dbpath", self.folder, "--port", str(self.port), "--replSet", NAME, *options]
         with open(self.log, "ab") as log:
-            process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
-        self.pid_file.write_text(f"{process.pid}\n")
+        self.pid_file.write_text(f"{self.process.pid}\n")
+
+    def runs(self):
+        # The words of a process that has just begun may not be there yet.
+        return self.process.poll() is None if self.process else self.pid() is not None
 
     def stop(self):
         pid = self.pid()
@@ -105,7 +111,7 @@ def wait(members, what, holds):
     until = time.monotonic() + PATIENCE
     while not holds():
         for member in members:
-            if member.pid() is None:
+            if not member.runs():
                 lines = member.log.read_text(errors="replace").splitlines()[-5:]
                 raise Failure("\n".join([f"{member.name} has ended; the end of {member.log}:", *lines]))
         if time.monotonic() > until:

@@ -10,8 +10,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::frame::{ANSWER, BODY_BYTES_MAX, FAILURE, Frame, Reader, Writer, malformed};
-use super::{Kind, PeerIdentity, PeerService};
+use super::frame::{ANSWER, BODY_BYTES_MAX, FAILURE, Frame, HEAD_BYTES, Reader, Writer, malformed};
+use super::{Kind, PeerIdentity, PeerService, Traffic};
 
 /// Requests of consensus that a channel handles at once. Further ones stay in the socket.
 const CONSENSUS_MAX: usize = 64;
@@ -33,6 +33,7 @@ const TURN: usize = 64;
 pub struct PeerSide {
     identity: OnceLock<PeerIdentity>,
     service: OnceLock<Arc<dyn PeerService>>,
+    traffic: Traffic,
 }
 
 impl PeerSide {
@@ -44,6 +45,11 @@ impl PeerSide {
     /// Begins to answer requests, which fail before. Later calls have no effect.
     pub fn serve(&self, service: Arc<dyn PeerService>) {
         let _ = self.service.set(service);
+    }
+
+    /// Counts of the messages since the start.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// None until the member is known.
@@ -82,6 +88,8 @@ where
                 };
                 *count -= 1;
                 bytes -= done.bytes;
+                let answered = done.answer.len() + HEAD_BYTES;
+                side.traffic.bytes_out.add(answered as u64);
                 answer(&mut writer, done.request, done.answer);
             }
             if let Poll::Ready(Err(error)) = writer.poll(stream, cx) {
@@ -134,6 +142,8 @@ where
             }
             let length = body.len();
             bytes += length;
+            side.traffic.requests.add(1);
+            side.traffic.bytes_in.add((length + HEAD_BYTES) as u64);
             running.push(Box::pin(async move {
                 Done {
                     request,
