@@ -2,7 +2,7 @@
 
 import { command } from "./api.js";
 import { card, empty, failure, h, table } from "./dom.js";
-import { bytes, dateTime, duration, number, whole } from "./format.js";
+import { bytes, dateTime, duration, millis, number, whole } from "./format.js";
 
 // Errors of a server that is in no set, and of one whose set is not initiated.
 const NO_SET = [76, 94];
@@ -22,7 +22,7 @@ const REASONS = {
   singleNodePromptElection: "it is the only voter",
 };
 
-const date = (value) => (value?.$date === undefined ? null : dateTime(Date.parse(value.$date)));
+const date = (value) => (value === undefined ? null : dateTime(millis(value)));
 
 export default {
   id: "set",

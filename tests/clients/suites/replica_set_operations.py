@@ -151,6 +151,12 @@ def doctor_looks_at_the_set():
     equal([level for level, _ in found], ["ok", "note"], found)
     assert "rs0 has 3 members and 3 votes; the primary is 127.0.0.1:" in found[0][1], found
     equal(found[1][1], "all members are on this machine")
+    # With the configuration of a member it needs no address.
+    config = os.path.join(FOLDER, "frond.conf")
+    with open(config, "w", encoding="ascii") as file:
+        file.write(f"net: {{port: {PORT + 1}}}\nreplication: {{replSetName: rs0}}\nstorage: {{dbPath: {DATA}/member-2}}\n")
+    text = frond("doctor", "--skipSpeed", "--config", config, check=False)
+    assert found[0][1] in text, text
 
 
 @test
@@ -171,23 +177,45 @@ def status_shows_all_members():
         )
 
 
+def begun_anew(backup, name, expected):
+    """Restores a backup, and begins a new set with it, which must have these documents."""
+    folder = os.path.join(FOLDER, name)
+    frond("restore", "--from", backup, "--dbpath", os.path.join(folder, "db"), "--quiet")
+    port = free_port()
+    with Server(BINARY, folder=folder, port=port, options=["--replSet", name]) as server:
+        server.start()
+        with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as client:
+            client.admin.command("replSetInitiate", {"_id": name, "members": [{"_id": 0, "host": f"127.0.0.1:{port}"}]})
+            wait_until("the primary", lambda: client.admin.command("hello")["isWritablePrimary"])
+            equal(client.shop.orders.count_documents({}), expected)
+            client.shop.orders.insert_one({"_id": "after"})
+        server.stop()
+
+
 @test
 def a_secondary_is_backed_up_and_restored_into_a_new_set():
-    backup, restored = os.path.join(FOLDER, "backup"), os.path.join(FOLDER, "restored")
+    backup = os.path.join(FOLDER, "backup")
     with whole() as client:
         client.shop.get_collection("orders", write_concern=WriteConcern(MEMBERS)).insert_one({"_id": "last"})
         count = client.shop.orders.count_documents({})
     frond("backup", "--uri", f"mongodb://127.0.0.1:{PORT + secondary()}/?directConnection=true", "--out", backup, "--quiet")
-    frond("restore", "--from", backup, "--dbpath", os.path.join(restored, "db"), "--quiet")
-    port = free_port()
-    with Server(BINARY, folder=restored, port=port, options=["--replSet", "rs1"]) as server:
-        server.start()
-        with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as client:
-            client.admin.command("replSetInitiate", {"_id": "rs1", "members": [{"_id": 0, "host": f"127.0.0.1:{port}"}]})
-            wait_until("the primary", lambda: client.admin.command("hello")["isWritablePrimary"])
-            equal(client.shop.orders.count_documents({}), count)
-            client.shop.orders.insert_one({"_id": "after"})
-        server.stop()
+    begun_anew(backup, "rs1", count)
+
+
+@test
+def a_new_set_begins_with_the_last_member():
+    rest = secondary()
+    with member(rest) as client:
+        count = client.shop.orders.count_documents({})
+    for number in range(MEMBERS):
+        if number != rest:
+            with open(os.path.join(DATA, f"member-{number + 1}.pid"), encoding="ascii") as file:
+                os.kill(int(file.read()), 9)
+    with member(rest) as client:
+        wait_until("no primary", lambda: not client.admin.command("hello").get("primary"))
+    rescue = os.path.join(FOLDER, "rescue")
+    frond("backup", "--uri", f"mongodb://127.0.0.1:{PORT + rest}/?directConnection=true", "--out", rescue, "--quiet")
+    begun_anew(rescue, "rs0", count)
 
 
 try:

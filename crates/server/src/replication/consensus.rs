@@ -182,6 +182,11 @@ impl Consensus {
         self.member.watch_role().borrow().is_leading
     }
 
+    /// Whether this member belongs to a set, as far as consensus knows.
+    pub fn has_begun(&self) -> bool {
+        super::has_entries(&*self.log)
+    }
+
     /// The position after all commits until now.
     pub fn end_position(&self) -> u64 {
         self.log.end_position()

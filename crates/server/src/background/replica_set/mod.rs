@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::feature_version;
 use crate::observability::log::Component;
 use crate::peers::login_uris;
-use crate::replication::{Cause, Loss};
+use crate::replication::{Cause, Consensus, Loss, Replication};
 use crate::resync::Resync;
 use crate::rollback;
 use crate::sessions::AbortReason;
@@ -64,6 +64,9 @@ pub fn lead_alone(server: &Server) -> frond_error::Result<()> {
     let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
         return Ok(());
     };
+    if set.begin_alone()? {
+        return await_primary(set, consensus);
+    }
     let voters = consensus.role().members.voters;
     let is_alone = voters
         .iter()
@@ -72,6 +75,11 @@ pub fn lead_alone(server: &Server) -> frond_error::Result<()> {
         return Ok(());
     }
     consensus.lead_alone()?;
+    await_primary(set, consensus)
+}
+
+/// Waits until this server, which is elected, has done what a primary does at its beginning.
+fn await_primary(set: &Replication, consensus: &Consensus) -> frond_error::Result<()> {
     let mut topology = set.topology();
     while !set.is_primary() {
         let mut changes = topology.clone();
@@ -174,6 +182,8 @@ fn gained(server: &Server, term: u64) {
             &error,
         );
     }
+    // Of a store that has just begun, the configuration was not read yet.
+    set.refresh();
     if set.member().is_some() {
         if let Err(error) = open_oplog(&server.store, &server.settings, &server.log, true) {
             warn("opening the oplog", &error);
