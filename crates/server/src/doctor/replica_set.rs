@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use frond_bson::{Doc, Value, doc};
-use frond_client::{Client, Result, Uri};
+use frond_client::{Client, Error, Result, Uri};
 use frond_replset::SetConfig;
 
 use super::finding::Finding;
 use crate::host::clock::now_ms;
-use crate::peers::connect_as_member;
+use crate::peers::login_uris;
 use crate::settings::Settings;
 
 const AREA: &str = "replica set";
@@ -37,7 +37,17 @@ impl Way<'_> {
         match self {
             Way::Member(settings) => {
                 let own = format!("127.0.0.1:{}", settings.port);
-                connect_as_member(host.unwrap_or(&own), settings, &stop)
+                let mut last = Err(Error::Uri("there is no login for members".to_owned()));
+                // One for each key of the key file.
+                for mut uri in login_uris(host.unwrap_or(&own), settings)? {
+                    uri.connect_timeout = Some(WAIT);
+                    uri.socket_timeout = Some(WAIT);
+                    last = Client::connect(&uri, stop.clone());
+                    if !matches!(last, Err(Error::Server { .. })) {
+                        break;
+                    }
+                }
+                last
             }
             Way::Uri(text) => {
                 let mut uri: Uri = text.parse()?;
