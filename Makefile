@@ -38,10 +38,10 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
+.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
@@ -51,6 +51,14 @@ setup: ## Install what the build and the client suites need, if missing
 
 run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017) and the console on HTTP_PORT (none), in the foreground
 	@DBPATH="$(DBPATH)" PORT="$(PORT)" HTTP_PORT="$(HTTP_PORT)" scripts/run.sh
+
+replica-set: setup-build ## Build for release and start a replica set of three members on this machine, from PORT (27017) on; prints how to connect
+	@scripts/setup.sh python
+	cargo build --release --locked --no-default-features
+	@python3 scripts/replica_set.py start --port $(PORT)
+
+replica-set-stop: ## Stop that replica set; its data stays in data/replica-set
+	@python3 scripts/replica_set.py stop
 
 cluster: setup-build ## Start a TiKV cluster of STORES (3) nodes on this machine, for tests, and SERVERS (2) servers of Frond from PORT (27017) on
 	@scripts/setup.sh cluster

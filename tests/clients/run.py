@@ -130,6 +130,7 @@ ALL = {
     "crash": (420, python("crash")),
     "backup": (300, python("backup")),
     "replica-set": (180, python("replica_set")),
+    "replica-set-operations": (300, python("replica_set_operations")),
     "authorization": (300, python("authorization")),
     "migrate": (300, python("migrate")),
     "transfer": (120, python("transfer")),

@@ -28,7 +28,7 @@ from harness.certificates import Certificates  # noqa: E402
 from harness.ports import free_port  # noqa: E402
 from harness.server import Server  # noqa: E402
 
-VIEWS = ["overview", "collections", "query", "operations", "slow", "users", "changes", "backups"]
+VIEWS = ["overview", "collections", "query", "operations", "slow", "users", "changes", "backups", "set"]
 TOWNS = ["Oslo", "Lyon", "Graz", "Porto", "Gent", "Turku", "Split", "Cork"]
 INTERRUPTED = 11601
 TESTS = []
@@ -339,6 +339,17 @@ def the_oplog_and_its_window_are_shown(console, page):
         client.shop.marks.insert_one({"mark": "seen in the oplog"})
     page.click("[data-reload]")
     page.find("table", "seen in the oplog")
+
+
+@test
+def the_replica_set_is_shown(console, page):
+    page.open(console.view("set"))
+    page.find(".facts", "Primary")
+    page.find("table", "PRIMARY")
+    page.find("table", "the only voter")
+    with Console(console.server.binary) as standalone:
+        page.open(standalone.view("set"))
+        page.find(".empty", "no replica set")
 
 
 @test

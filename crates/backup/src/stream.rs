@@ -154,8 +154,10 @@ impl BackupStream {
                 }
             }
         }
+        // A secondary can be copied, too.
         let command = doc! {
             "aggregate": 1, "pipeline": [{"$backupStream": &stage}], "cursor": {"batchSize": 0},
+            "$readPreference": {"mode": "nearest"},
         };
         let reply = client.command("admin", &command)?;
         let cursor = reply.get_doc("cursor").and_then(|one| one.get_i64("id"));

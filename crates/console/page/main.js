@@ -10,8 +10,9 @@ import slow from "./slow.js";
 import users from "./users.js";
 import changes from "./changes.js";
 import backups from "./backups.js";
+import set from "./set.js";
 
-const VIEWS = [overview, collections, query, operations, slow, users, changes, backups];
+const VIEWS = [overview, collections, query, operations, slow, users, changes, backups, set];
 
 const app = document.getElementById("app");
 let unmount = () => {};

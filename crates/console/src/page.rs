@@ -38,6 +38,7 @@ pub static FILES: &[(&str, &str, &str)] = &[
     ("/page/users.js", JS, include_str!("../page/users.js")),
     ("/page/changes.js", JS, include_str!("../page/changes.js")),
     ("/page/backups.js", JS, include_str!("../page/backups.js")),
+    ("/page/set.js", JS, include_str!("../page/set.js")),
 ];
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -58,6 +58,9 @@ impl<R: Runtime> Inner<R> {
                 Ok(message::vote_answer(&answer.map_err(|error| text(&error))?))
             }
             Request::Transfer(transfer) => {
+                if *transfer.to_node_id() == self.shared.id() {
+                    self.shared.host.event(Event::TakesOver { from });
+                }
                 let answer = self.core.handle_transfer_leader(transfer).await;
                 Ok(message::transfer_answer::<R>(
                     &answer.map_err(|error| text(&error))?,

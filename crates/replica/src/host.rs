@@ -26,6 +26,10 @@ pub enum Event {
     LeadershipGained { term: u64 },
     /// The log refuses commits, for a moment or until another election. All waits for commits have failed.
     LeadershipLost { term: u64 },
+    /// This leader of a term is about to give its leadership to another member.
+    HandsOver { term: u64 },
+    /// The leader `from` gives its leadership to this member, which stands for election next.
+    TakesOver { from: u64 },
     /// Everything up to a position is committed and in the trees.
     Committed { position: u64 },
     /// The trees have commits that the set has replaced. The member has ended. Its store has to be opened again, which leaves them

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::adapters::{Log, Machine};
 use crate::driver::{self, Core, Metrics, Supervisor};
 use crate::entry::Group;
-use crate::host::{Host, Transport};
+use crate::host::{Event, Host, Transport};
 use crate::ids::entry_id;
 use crate::members::{Follower, Peer, Seat};
 use crate::message;
@@ -271,6 +271,7 @@ impl<R: Runtime> Inner<R> {
                 "no other voter can take the leadership".to_owned(),
             ));
         }
+        self.shared.host.event(Event::HandsOver { term });
         let shared = self.shared.clone();
         let log_error = |error: String| Error::Log(error);
         let held = Held(&self.shared);

@@ -55,7 +55,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | the UUID of a session in the oplog and in events of transactions, with authorization on | `lsid.id` is a digest of the UUID and the user |
 | the users and roles that `killAllSessionsByPattern` impersonates | an error; `uid` and `lsid` select sessions |
 | the old commands `group` and `eval` | an error, unless the server is started with `--setParameter enableGroupAndEval=true`; `eval` has no `db` ([functions](javascript.md)) |
-| a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused. [`--follow`](standby.md) makes an asynchronous standby |
+| arbiters, delayed members, horizons | refused. The rest of a [replica set](replica-set.md) is there |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
 | sharding with data files | the commands reply as a mongod without shards does. Servers over a [TiKV cluster](scale-out.md) have them: TiKV divides the data |
 | search collations (`de@collation=search`) and a few other locale variants | an error |

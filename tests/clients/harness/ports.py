@@ -38,3 +38,17 @@ def free_port():
         _held.append(lock)
         return port
     raise OSError("no port is free")
+
+
+def adjacent_free_ports(count):
+    """The first of so many ports in a row that are free. No other test gets the first one."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first + 1, first + count):
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first

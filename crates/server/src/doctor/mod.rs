@@ -5,6 +5,7 @@ mod directory;
 mod disk;
 mod finding;
 mod host;
+mod replica_set;
 mod speed;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use self::disk::FileSystemSpace;
 use self::finding::{Finding, Level, Report, size};
 use self::host::{ClockWatch, Host};
+use self::replica_set::Way;
 use crate::observability::startup_warnings::file_system_of;
 use crate::parameters;
 use crate::settings::{Settings, SettingsError};
@@ -29,6 +31,7 @@ pub fn command_line() -> Command {
         .long_about(
             "Checks limits of processes, the kernel's settings, memory, the clock, the file system of the data directory and \
              its free space, the speed of the disk, the configuration file, the ports, and who uses the data directory. \
+             Of a running member of a replica set also whether the others answer, their clocks and versions, and the votes. \
              Changes nothing: the test of the speed writes 64 MiB to a file without a name, which is removed. A server may be \
              running meanwhile. The exit code is 0 without problems and 1 otherwise; with --strict warnings count, too.",
         )
@@ -45,6 +48,12 @@ pub fn command_line() -> Command {
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
                 .help("Directory of the data files (default: that of the configuration)"),
+        )
+        .arg(
+            Arg::new("uri")
+                .long("uri")
+                .value_name("URI")
+                .help("Also check the replica set of the server at this address, with this login (default: that of the configuration)"),
         )
         .arg(
             Arg::new("json")
@@ -71,12 +80,16 @@ pub fn command_line() -> Command {
 pub fn run(arguments: &ArgMatches) -> ExitCode {
     let config = arguments.get_one::<String>("config");
     let given = arguments.get_one::<PathBuf>("dbpath");
-    let report = examine(
+    let settings = read_settings(config.map(String::as_str));
+    let uri = arguments.get_one::<String>("uri");
+    let of_set = check_set(&settings, uri.map(String::as_str));
+    let mut report = examine(
         &Host::real(),
-        read_settings(config.map(String::as_str)),
+        settings,
         given.map(PathBuf::as_path),
         !arguments.get_flag("skipSpeed"),
     );
+    report.extend(of_set);
     if arguments.get_flag("json") {
         println!("{}", report.to_json())
     } else {
@@ -102,6 +115,17 @@ fn read_settings(config: Option<&str>) -> Result<Settings, SettingsError> {
         .try_get_matches_from(arguments)
         .map_err(|error| SettingsError(error.to_string()))?;
     parameters::read(&parsed)
+}
+
+/// The findings about the replica set, if the server is a member of one.
+fn check_set(settings: &Result<Settings, SettingsError>, uri: Option<&str>) -> Vec<Finding> {
+    match (uri, settings) {
+        (Some(uri), _) => replica_set::check(&Way::Uri(uri)),
+        (None, Ok(settings)) if settings.replica_set.is_some() => {
+            replica_set::check(&Way::Member(settings))
+        }
+        (None, _) => Vec::new(),
+    }
 }
 
 fn examine(

@@ -11,8 +11,8 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::frame::{ANSWER, BODY_BYTES_MAX, FAILURE, Frame, Reader, Writer, malformed};
-use super::{Kind, PeerIdentity, PeerService};
+use super::frame::{ANSWER, BODY_BYTES_MAX, FAILURE, Frame, HEAD_BYTES, Reader, Writer, malformed};
+use super::{Kind, PeerIdentity, PeerService, Traffic};
 
 /// Requests of consensus that a channel handles at once. Further ones stay in the socket.
 const CONSENSUS_MAX: usize = 64;
@@ -34,6 +34,7 @@ const TURN: usize = 64;
 pub struct PeerSide {
     identity: RwLock<Option<PeerIdentity>>,
     service: RwLock<Option<Arc<dyn PeerService>>>,
+    traffic: Traffic,
 }
 
 impl PeerSide {
@@ -45,6 +46,11 @@ impl PeerSide {
     /// Answers requests by this service from here on. They fail before the first call.
     pub fn serve(&self, service: Arc<dyn PeerService>) {
         *self.service.write() = Some(service);
+    }
+
+    /// Counts of the messages since the start.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// None until the member is known.
@@ -83,6 +89,8 @@ where
                 };
                 *count -= 1;
                 bytes -= done.bytes;
+                let answered = done.answer.len() + HEAD_BYTES;
+                side.traffic.bytes_out.add(answered as u64);
                 answer(&mut writer, done.request, done.answer);
             }
             if let Poll::Ready(Err(error)) = writer.poll(stream, cx) {
@@ -135,6 +143,8 @@ where
             }
             let length = body.len();
             bytes += length;
+            side.traffic.requests.add(1);
+            side.traffic.bytes_in.add((length + HEAD_BYTES) as u64);
             running.push(Box::pin(async move {
                 Done {
                     request,

@@ -25,6 +25,8 @@ pub use incoming::{PeerSide, serve_channel};
 pub use login::login_uris;
 pub use outgoing::Peers;
 
+use crate::observability::metrics::Counter;
+
 /// The version of the frames and of the command that opens a channel.
 pub const PROTOCOL: i32 = 1;
 
@@ -38,6 +40,15 @@ pub struct PeerIdentity {
     pub id: u64,
     /// The name of the replica set.
     pub set: String,
+}
+
+/// Counts of messages, of one side of all channels.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Requests that were sent, or received by the side that answers.
+    pub requests: Counter,
+    pub bytes_in: Counter,
+    pub bytes_out: Counter,
 }
 
 /// The kind of a request: which part of the server it is for.

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{ANSWER, BODY_BYTES_MAX, FAILURE, HEAD_BYTES, Reader, Writer, malformed};
 use super::login::Credentials;
-use super::{Kind, PeerIdentity};
+use super::{Kind, PeerIdentity, Traffic};
 use crate::observability::log::{Component, Log};
 use crate::settings::Settings;
 
@@ -56,6 +56,7 @@ struct Opening {
     identity: PeerIdentity,
     credentials: Credentials,
     log: Arc<Log>,
+    traffic: Traffic,
 }
 
 /// A host and the way to it.
@@ -113,10 +114,16 @@ impl Peers {
                 identity,
                 credentials: Credentials::new(settings),
                 log,
+                traffic: Traffic::default(),
             }),
             runtime,
             hosts: Mutex::default(),
         }
+    }
+
+    /// Counts of the messages since the start.
+    pub fn traffic(&self) -> &Traffic {
+        &self.opening.traffic
     }
 
     /// Sends a request to a host (`name:port`), and waits for its answer for a limited time. It is in the queue when this returns, also
@@ -365,7 +372,7 @@ async fn run(opening: Arc<Opening>, host: Arc<Host>, mut waiting: Waiting) {
             .open(socket, &host.name, &opening.identity);
         let (mut stream, _) = limited(OPEN_MAX, &host.name, opened).await?;
         host.opened();
-        exchange(&mut stream, &mut waiting, &mut pending).await
+        exchange(&mut stream, &mut waiting, &mut pending, &opening.traffic).await
     };
     let Err(error) = ended.await else {
         return;
@@ -418,6 +425,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     waiting: &mut Waiting,
     pending: &mut HashMap<u64, oneshot::Sender<io::Result<Vec<u8>>>>,
+    traffic: &Traffic,
 ) -> io::Result<()> {
     let mut reader = Reader::default();
     let mut writer = Writer::default();
@@ -433,6 +441,8 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
                         {
                             pending.retain(|_, answer| !answer.is_closed());
                         }
+                        traffic.requests.add(1);
+                        traffic.bytes_out.add(request.bytes() as u64);
                         pending.insert(next, request.answer);
                         writer.push(next, request.kind.byte(), request.body);
                     }
@@ -456,6 +466,8 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
                     return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                 }
                 Poll::Ready(Ok(Some(frame))) => {
+                    let bytes = frame.body.len() + HEAD_BYTES;
+                    traffic.bytes_in.add(bytes as u64);
                     let answer = match frame.kind {
                         ANSWER => Ok(frame.body),
                         FAILURE => Err(io::Error::other(

@@ -9,14 +9,21 @@ use frond_replset::{Change, Reconfig, SetConfig, State};
 
 use super::{CONFIG_COLLECTION, Consensus, Election, Member, Replication, member_id, peer};
 use crate::host::clock::now_ms;
-use crate::internal_collections::{find_one, replace_one};
+use crate::internal_collections::{delete_all, find_one, replace_one};
 
 impl Replication {
-    /// The configuration that the store has.
+    /// The configuration that the store has. One of a store that has not taken part in consensus yet does not count.
     ///
     /// # Errors
     /// Errors of the store; `InvalidReplicaSetConfig` (93).
     pub(super) fn stored_config(&self) -> Result<Option<SetConfig>> {
+        if self.consensus.as_ref().is_some_and(|one| !one.has_begun()) {
+            return Ok(None);
+        }
+        self.any_stored_config()
+    }
+
+    fn any_stored_config(&self) -> Result<Option<SetConfig>> {
         let stored = find_one(&self.store, CONFIG_COLLECTION, doc! {})?;
         stored.map(|stored| SetConfig::parse(&stored)).transpose()
     }
@@ -70,10 +77,33 @@ impl Replication {
         check_supported(&config)?;
         consensus.begin(peer(&own.host, own.id))?;
         prepare()?;
+        // A restored store has the configuration of the old set.
+        delete_all(
+            &self.store,
+            CONFIG_COLLECTION,
+            &doc! {"_id": {"$ne": &*config.name}},
+        )?;
         config.term = Some(as_term(consensus.role().term));
         self.begin_term(&config, consensus.role().term)?;
         self.refresh_locked();
         Ok(Arc::new(config))
+    }
+
+    /// Begins consensus in a store that has the configuration of this set with one member, and no entries of consensus: an earlier
+    /// version has written it, or it was restored from a backup. The configuration stays. Returns false if there is none.
+    ///
+    /// # Errors
+    /// Errors of the store and of consensus.
+    pub fn begin_alone(&self) -> Result<bool> {
+        let Some(consensus) = self.consensus.as_ref().filter(|one| !one.has_begun()) else {
+            return Ok(false);
+        };
+        let config = self.any_stored_config()?;
+        let config = config.filter(|config| config.name == self.name);
+        match config.as_ref().map(|config| &*config.members) {
+            Some([only]) => consensus.begin(peer(&only.host, only.id)).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     /// Changes the configuration. The members of consensus follow it.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::elections::{Cause, Elections};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replica::{EntryId, Event, Follower, Host, Part, Peer, Role, Seat, Transport};
 use frond_replset::{SetConfig, Wanted, interrupted, stepped_down};
@@ -29,6 +30,7 @@ pub struct Consensus {
     id: u64,
     member: Arc<frond_replica::Member>,
     log: Arc<dyn MemberLog>,
+    elections: Arc<Elections>,
     events: Mutex<Option<UnboundedReceiver<Event>>>,
     has_led: AtomicBool,
     /// `None` once it is dropped.
@@ -36,14 +38,23 @@ pub struct Consensus {
 }
 
 /// Queues the events of a member for the server.
-struct Queue(UnboundedSender<Event>);
+struct Queue {
+    events: UnboundedSender<Event>,
+    elections: Arc<Elections>,
+}
 
 impl Host for Queue {
     fn event(&self, event: Event) {
+        match event {
+            // Before the member stands, so that the reason is known then.
+            Event::TakesOver { .. } => self.elections.intend(Cause::HandedOver),
+            Event::HandsOver { term } => self.elections.hands_over(term),
+            _ => {}
+        }
         // There is one for each entry of the log, and the waits for commits are served without them.
         if !matches!(event, Event::Committed { .. }) {
             // The server may be gone.
-            let _ = self.0.send(event);
+            let _ = self.events.send(event);
         }
     }
 }
@@ -70,13 +81,18 @@ impl Consensus {
         let (sender, events) = unbounded_channel();
         let id = settings.id;
         let transport = transport(runtime.handle().clone());
-        let start =
-            frond_replica::Member::start(settings, log.clone(), transport, Arc::new(Queue(sender)));
+        let elections = Arc::new(Elections::default());
+        let queue = Queue {
+            events: sender,
+            elections: elections.clone(),
+        };
+        let start = frond_replica::Member::start(settings, log.clone(), transport, Arc::new(queue));
         let member = wait_on(runtime.handle(), start)?.map_err(|error| refusal(&error))?;
         Ok(Consensus {
             id,
             member: Arc::new(member),
             log,
+            elections,
             events: Mutex::new(Some(events)),
             has_led: AtomicBool::new(false),
             runtime: Some(runtime),
@@ -90,6 +106,38 @@ impl Consensus {
 
     pub fn member(&self) -> &Arc<frond_replica::Member> {
         &self.member
+    }
+
+    /// The elections that this member stood for.
+    pub fn elections(&self) -> &Elections {
+        &self.elections
+    }
+
+    /// Stands for election now. If there is a primary, it is asked to hand over.
+    ///
+    /// # Errors
+    /// Errors of the member.
+    pub async fn step_up(&self, cause: Cause) -> frond_replica::Result<()> {
+        self.elections.intend(cause);
+        let stood = self.member.step_up().await;
+        if stood.is_err() {
+            self.elections.forget_intention();
+        }
+        stood
+    }
+
+    /// As [`Self::step_up`], on a thread that may wait.
+    ///
+    /// # Errors
+    /// The member panicked.
+    pub fn stand(&self, cause: Cause) -> Result<frond_replica::Result<()>> {
+        self.elections.intend(cause);
+        let member = self.member.clone();
+        let stood = self.wait_for(async move { member.step_up().await })?;
+        if stood.is_err() {
+            self.elections.forget_intention();
+        }
+        Ok(stood)
     }
 
     /// The threads of the member.
@@ -134,6 +182,11 @@ impl Consensus {
         self.member.watch_role().borrow().is_leading
     }
 
+    /// Whether this member belongs to a set, as far as consensus knows.
+    pub fn has_begun(&self) -> bool {
+        super::has_entries(&*self.log)
+    }
+
     /// The position after all commits until now.
     pub fn end_position(&self) -> u64 {
         self.log.end_position()
@@ -147,6 +200,7 @@ impl Consensus {
         let alone = BTreeSet::from([self.id]);
         let voters = self.role().members.voters;
         if voters.is_empty() {
+            self.elections.intend(Cause::OnlyVoter);
             let member = self.member.clone();
             let begun = self.wait_for(async move { member.initialize(peer).await })?;
             begun.map_err(|error| refusal(&error))?;
@@ -165,6 +219,7 @@ impl Consensus {
     /// `ExceededTimeLimit` (262), errors of the member.
     pub fn lead_alone(&self) -> Result<()> {
         if !self.is_leading() {
+            self.elections.intend(Cause::OnlyVoter);
             let member = self.member.clone();
             let stood = self.wait_for(async move { member.step_up().await })?;
             stood.map_err(|error| refusal(&error))?;

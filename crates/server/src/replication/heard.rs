@@ -119,6 +119,8 @@ pub struct Heard {
     pub ping: Option<Duration>,
     /// The error of the last heartbeat, or an empty text.
     pub error: String,
+    /// The state that [`Heartbeats::changed`] has returned last.
+    noted: Option<State>,
 }
 
 impl Heard {
@@ -188,6 +190,16 @@ impl Heartbeats {
         }
     }
 
+    /// The state of a member, if it is another one than at the last call, and the error of the last heartbeat.
+    pub fn changed(&self, id: i32, timeout: Duration) -> Option<(State, String)> {
+        let mut members = self.members.lock();
+        let heard = members.get_mut(&id)?;
+        let state = heard.state(timeout);
+        let is_other = heard.noted != Some(state);
+        heard.noted = Some(state);
+        is_other.then(|| (state, heard.error.clone()))
+    }
+
     pub fn heard(&self, id: i32) -> Heard {
         self.members.lock().get(&id).cloned().unwrap_or_default()
     }
@@ -244,8 +256,16 @@ mod tests {
         beats.answered(1, report, Duration::from_millis(5));
         assert_eq!(beats.heard(1).state(long), State::Secondary);
         assert_eq!(beats.heard(1).state(Duration::ZERO), State::Down);
+        assert_eq!(
+            beats.changed(1, long),
+            Some((State::Secondary, String::new()))
+        );
+        assert_eq!(beats.changed(1, long), None);
         beats.failed(1, "refused".to_owned());
         assert_eq!(beats.heard(1).state(long), State::Down);
+        let refused = Some((State::Down, "refused".to_owned()));
+        assert_eq!(beats.changed(1, long), refused);
+        assert_eq!(beats.changed(2, long), None, "nothing was heard of it");
         beats.keep(|_| false);
         assert_eq!(beats.heard(1).state(long), State::Unknown);
     }

@@ -7,6 +7,7 @@ mod changes;
 mod consensus;
 mod defaults;
 mod durability;
+mod elections;
 mod heard;
 mod identity;
 mod member;
@@ -24,7 +25,7 @@ use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replica::Transport;
 use frond_replset::{State, not_yet_initialized};
-use frond_store::{DocumentStore, SnapshotReads};
+use frond_store::{DocumentStore, MemberLog, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -34,6 +35,7 @@ use crate::host::clock::now_ms;
 pub use consensus::{Consensus, member_id, peer, refusal};
 pub use defaults::Defaults;
 pub use durability::Acknowledgment;
+pub use elections::{Cause, Loss};
 pub use heard::{Heard, Heartbeats, Report};
 pub use member::{Election, Member, wall};
 pub use membership::{KnownStores, are_seated, seats};
@@ -109,7 +111,10 @@ impl Replication {
     ) -> Result<Replication> {
         let mut set = Replication::new(store, name, default_host)?;
         let config = set.stored_config()?;
-        if let Some(config) = config.as_ref().filter(|config| config.name != name) {
+        let has_entries = store.member_log().is_some_and(|log| has_entries(&*log));
+        if let Some(config) = config.as_ref().filter(|config| config.name != name)
+            && has_entries
+        {
             return Err(Error::new(
                 ErrorCode::InvalidReplicaSetConfig,
                 format!(
@@ -427,6 +432,13 @@ impl Replication {
         }
         Ok(())
     }
+}
+
+/// Whether a store has taken part in consensus. One that has not may have the configuration of a set all the same: it was restored from a
+/// backup of a member, or written by a version in which sets of one had no consensus.
+fn has_entries(log: &dyn MemberLog) -> bool {
+    let state = log.state();
+    state.last.is_some() || state.purged.is_some()
 }
 
 fn shown(time: Timestamp) -> String {

@@ -378,6 +378,62 @@ fn a_set_is_found_again_in_a_later_term() {
     assert_eq!(failure.code(), ErrorCode::InvalidReplicaSetConfig);
 }
 
+/// A restored backup has the configuration of the set that was copied, and has not taken part in consensus.
+#[test]
+fn a_configuration_counts_once_consensus_has_begun() {
+    let members = |hosts: &[&str]| {
+        let mut config = doc! {"_id": "rs0", "version": 3};
+        config.push_array("members", |list| {
+            for (id, host) in (0i32..).zip(hosts) {
+                list.push(&doc! {"_id": id, "host": *host});
+            }
+        });
+        SetConfig::parse(&config).unwrap()
+    };
+    for (hosts, name, goes_on) in [
+        (&["a:1"][..], "rs0", true),
+        (&["a:1"], "rs1", false),
+        (&["a:1", "b:1", "c:1"], "rs0", false),
+        (&["a:1", "b:1", "c:1"], "rs1", false),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = |options| {
+            let disk = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+            DocumentStore::open_on_disk(disk, options).unwrap()
+        };
+        let alone = store(StoreOptions::default());
+        let config = members(hosts).to_doc();
+        crate::internal_collections::replace_one(&alone, CONFIG_COLLECTION, "rs0", &config)
+            .unwrap();
+        drop(alone);
+        let of_member = store(StoreOptions::default().of_member());
+        let set = Replication::open(&of_member, name, "a:1".into(), directory.path(), |_, _| {
+            Arc::new(NoPeers)
+        })
+        .unwrap();
+        assert!(set.member().is_none());
+        assert_eq!(set.begin_alone().unwrap(), goes_on, "{hosts:?} {name}");
+        if goes_on {
+            set.take_over(set.consensus().unwrap().role().term).unwrap();
+            assert_eq!(set.member().unwrap().config.version, 3);
+        } else {
+            let new = SetConfig::default_doc(name, "d:1");
+            set.initiate(&new, |_| Ok(Some(0)), || Ok(())).unwrap();
+        }
+        let member = set.member().unwrap();
+        assert!(member.is_primary());
+        assert_eq!(member.config.name, name);
+        assert_eq!(member.config.members.len(), 1);
+        let count = crate::internal_collections::find_one(
+            &of_member,
+            CONFIG_COLLECTION,
+            doc! {"_id": {"$ne": name}},
+        );
+        assert_eq!(count.unwrap(), None, "the old configuration is gone");
+        set.consensus().unwrap().stop();
+    }
+}
+
 /// A linearizable read does not return data that may not be durable.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_linearizable_read_fails_if_the_journal_does() {

@@ -72,7 +72,7 @@ impl Host for Ear {
         match event {
             Event::Committed { position } => self.history.committed(self.id, &self.log, position),
             Event::LeadershipGained { term } => self.history.leads(self.id, term),
-            Event::LeadershipLost { .. } => {}
+            Event::LeadershipLost { .. } | Event::HandsOver { .. } | Event::TakesOver { .. } => {}
             event => self.events.lock().push(event),
         }
     }

@@ -3,13 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use frond_bson::doc;
 use frond_replset::{Candidate, Standing, State, Takeover, takeover};
 
-use super::CONTEXT;
 use crate::host::clock::now_ms;
-use crate::observability::log::Component;
-use crate::replication::Member;
+use crate::replication::{Cause, Member};
 use crate::state::Server;
 
 /// The interval of checks.
@@ -147,15 +144,8 @@ impl Elections {
             }
             (Some(_), Some(at)) if now >= at => {
                 self.takes_over_at = None;
-                server.log.info(
-                    Component::Replication,
-                    4_615_660,
-                    CONTEXT,
-                    "Starting an election for a priority takeover",
-                    &doc! {"term": member.term},
-                );
                 // A primary that cannot hand over keeps its part, and it is tried again.
-                let _ = consensus.member().step_up().await;
+                let _ = consensus.step_up(Cause::Priority).await;
             }
             (Some(_), Some(_)) => {}
             (Some(Takeover::CatchUp { .. }) | None, _) => self.takes_over_at = None,

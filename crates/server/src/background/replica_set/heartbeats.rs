@@ -6,12 +6,14 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use frond_bson::Doc;
+use frond_bson::{Doc, doc};
 use frond_replset::{Member as Configured, State};
 
+use super::CONTEXT;
 use crate::host::clock::now_ms;
+use crate::observability::log::{Component, Severity};
 use crate::peers::{Kind, Peers};
-use crate::replication::Report;
+use crate::replication::{Replication, Report};
 use crate::state::Server;
 
 /// The limit of a heartbeat. MongoDB's is 10 seconds; an answer that comes so late is of no use.
@@ -122,6 +124,35 @@ fn send_round(server: &Arc<Server>) -> Duration {
     Duration::from_millis(millis.max(10))
 }
 
+/// Logs that a member is reachable again, or not any more, or has another state.
+fn log_state(server: &Server, set: &Replication, of: &Configured) {
+    let Some(member) = set.member() else {
+        return;
+    };
+    let seconds = member.config.settings.heartbeat_timeout_secs;
+    let timeout = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let Some((state, error)) = set.heartbeats.changed(of.id, timeout) else {
+        return;
+    };
+    let mut attributes = doc! {"hostAndPort": &*of.host, "newState": state.name()};
+    if !error.is_empty() {
+        attributes.push("error", &*error);
+    }
+    let is_lost = matches!(state, State::Down | State::Unknown);
+    server.log.line(
+        if is_lost {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
+        Component::Replication,
+        21_215,
+        CONTEXT,
+        "Member is in new state",
+        &attributes,
+    );
+}
+
 async fn note_answer(
     server: Weak<Server>,
     of: Configured,
@@ -144,5 +175,6 @@ async fn note_answer(
         }
         Err(error) => set.heartbeats.failed(of.id, error.to_string()),
     }
+    log_state(&server, set, &of);
     server.set.stirred.notify_waiters();
 }

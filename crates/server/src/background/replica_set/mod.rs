@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::feature_version;
 use crate::observability::log::Component;
 use crate::peers::login_uris;
+use crate::replication::{Cause, Consensus, Loss, Replication};
 use crate::resync::Resync;
 use crate::rollback;
 use crate::sessions::AbortReason;
@@ -65,6 +66,9 @@ pub fn lead_alone(server: &Server) -> frond_error::Result<()> {
     let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
         return Ok(());
     };
+    if set.begin_alone()? {
+        return await_primary(set, consensus);
+    }
     let voters = consensus.role().members.voters;
     let is_alone = voters
         .iter()
@@ -73,6 +77,11 @@ pub fn lead_alone(server: &Server) -> frond_error::Result<()> {
         return Ok(());
     }
     consensus.lead_alone()?;
+    await_primary(set, consensus)
+}
+
+/// Waits until this server, which is elected, has done what a primary does at its beginning.
+fn await_primary(set: &Replication, consensus: &Consensus) -> frond_error::Result<()> {
     let mut topology = set.topology();
     while !set.is_primary() {
         let mut changes = topology.clone();
@@ -102,17 +111,26 @@ fn handle(server: &Arc<Server>, event: Event) {
     };
     match event {
         Event::LeadershipGained { term } => {
-            let term = i64::try_from(term).unwrap_or(i64::MAX);
+            let reason = (server.set.consensus()).map(|consensus| consensus.elections().won(term));
+            let reason = reason.map_or("", Cause::name);
             log(
                 21_331,
                 "Transition to primary complete; database writes are now permitted",
-                &doc! {"term": term},
+                &doc! {"term": shown_term(term), "reason": reason},
             );
-            gained(server, term.unsigned_abs());
+            gained(server, term);
         }
         Event::LeadershipLost { term } => {
-            let term = i64::try_from(term).unwrap_or(i64::MAX);
-            log(21_358, "Stepping down from primary", &doc! {"term": term});
+            let reason = server.set.consensus().map(|consensus| {
+                let newest = consensus.role().term;
+                consensus.elections().lost(term, newest)
+            });
+            let reason = reason.map_or("", Loss::text);
+            log(
+                21_358,
+                "Stepping down from primary",
+                &doc! {"term": shown_term(term), "reason": reason},
+            );
             lost(server);
         }
         Event::MustReopen => {
@@ -138,7 +156,7 @@ fn handle(server: &Arc<Server>, event: Event) {
             }
             restart_later(server);
         }
-        Event::Committed { .. } => {}
+        Event::HandsOver { .. } | Event::TakesOver { .. } | Event::Committed { .. } => {}
     }
 }
 
@@ -167,6 +185,8 @@ fn gained(server: &Server, term: u64) {
             &error,
         );
     }
+    // Of a store that has just begun, the configuration was not read yet.
+    set.refresh();
     if set.member().is_some() {
         if let Err(error) = open_oplog(&server.store, &server.settings, &server.log, true) {
             warn("opening the oplog", &error);
@@ -304,26 +324,65 @@ fn lost(server: &Server) {
     }
 }
 
+/// A term as BSON has it.
+fn shown_term(term: u64) -> i64 {
+    i64::try_from(term).unwrap_or(i64::MAX)
+}
+
+/// Logs the elections that this server stands for, and other primaries.
+fn log_part(server: &Server, role: &Role, leader: &mut Option<(u64, u64)>) {
+    let Some(consensus) = server.set.consensus() else {
+        return;
+    };
+    let log = |id, text: &str, attributes: &DocBuf| {
+        server
+            .log
+            .info(Component::Replication, id, CONTEXT, text, attributes);
+    };
+    let term = shown_term(role.term);
+    if matches!(role.part, Part::Candidate | Part::Leader)
+        && let Some(cause) = consensus.elections().stands(role.term)
+    {
+        let (id, text) = cause.line();
+        log(id, text, &doc! {"term": term, "reason": cause.name()});
+    }
+    let other = role.leader.filter(|leader| *leader != consensus.id());
+    if let Some(other) = other
+        && *leader != Some((role.term, other))
+    {
+        *leader = Some((role.term, other));
+        let peer = role.members.peers.get(&other);
+        let host = peer.map_or("", |peer| &*peer.host);
+        log(
+            9_937_012,
+            "Another member is the primary",
+            &doc! {"primary": host, "term": term},
+        );
+    }
+}
+
 /// Shows clients another primary, another term, other members.
 async fn follow_role(server: Weak<Server>, mut role: watch::Receiver<Role>) {
-    let mut shown = None;
+    let (mut shown, mut leader) = (None, None);
     loop {
-        let now = {
+        let (now, changed) = {
             let role = role.borrow_and_update();
             // It changes with each entry of the log otherwise.
-            (
+            let now = (
                 role.part,
                 role.term,
                 role.leader,
                 role.is_leading,
                 role.members.since,
-            )
+            );
+            (now, (shown != Some(now)).then(|| role.clone()))
         };
-        if shown != Some(now) {
+        if let Some(role) = changed {
             shown = Some(now);
             let Some(server) = server.upgrade() else {
                 return;
             };
+            log_part(&server, &role, &mut leader);
             let refreshed = tokio::task::spawn_blocking(move || {
                 if let Some(set) = &server.set.replication {
                     set.refresh();

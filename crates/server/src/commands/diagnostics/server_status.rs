@@ -1,6 +1,7 @@
 //! `serverStatus`: the counters that monitoring tools read.
 
 mod agents;
+mod replica_set;
 
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
@@ -79,6 +80,11 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
             describe_role(server, "isWritablePrimary", &mut role);
             repl.push_all(&role);
         });
+    }
+    if is_on("electionMetrics")
+        && let Some(elections) = replica_set::elections(server)
+    {
+        reply.push("electionMetrics", &elections);
     }
     if set.is_some_and(|set| set.is_router()) && is_on("sharding") {
         reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
@@ -396,6 +402,9 @@ fn engine(server: &Server) -> DocBuf {
         && server.store.is_following()
     {
         section.push("standby", &standby.to_doc(&server.store));
+    }
+    if let Some(part) = replica_set::describe(server) {
+        section.push("replicaSet", &part);
     }
     if let Some(engine) = &server.execution.javascript {
         section.push("javascript", &javascript(engine));

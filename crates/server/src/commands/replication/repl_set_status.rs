@@ -17,7 +17,7 @@ use crate::background;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::host::clock::now_ms;
-use crate::replication::{Heard, Member, Replication, member_id, refusal, wall};
+use crate::replication::{Cause, Heard, Member, Replication, member_id, refusal, wall};
 use crate::standby::{Phase, Standby};
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
@@ -134,7 +134,9 @@ fn status(server: &Server, set: &Replication, member: &Member, shows_copy: bool)
         },
         stable_recovery: durable,
         candidate: member.election.map(|election| CandidateMetrics {
-            reason: "electionTimeout",
+            reason: (set.consensus())
+                .and_then(|consensus| consensus.elections().last_cause())
+                .map_or("electionTimeout", Cause::name),
             date_ms: election.date_ms,
             term: member.term,
             committed: committed.op,

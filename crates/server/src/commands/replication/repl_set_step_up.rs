@@ -10,7 +10,7 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::observability::log::Component;
-use crate::replication::refusal;
+use crate::replication::{Cause, refusal};
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
@@ -70,14 +70,13 @@ fn stand_for_election(server: &Server) -> Result<DocBuf> {
             "Election failed: member has zero priority, or is not in the configuration",
         ));
     }
-    let candidate = consensus.member().clone();
     let failed = |error: Error| {
         Error::new(
             ErrorCode::CommandFailed,
             format!("Election failed: {}", error.message()),
         )
     };
-    let stood = consensus.wait_for(async move { candidate.step_up().await })?;
+    let stood = consensus.stand(Cause::StepUp)?;
     stood.map_err(|error| failed(refusal(&error)))?;
     let until = Instant::now() + ELECTION;
     while !set.is_primary() {
