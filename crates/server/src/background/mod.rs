@@ -35,7 +35,7 @@ pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
 pub use oplog::trim_oplog;
 pub use profiles::write_profiles;
-pub use replica_set::{await_complete, find_own, follow_set, lead_alone, standings};
+pub use replica_set::{await_complete, check_quorum, find_own, follow_set, lead_alone, standings};
 pub use router::tell_life;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;

@@ -286,7 +286,10 @@ fn versions(answers: &[(&Seen, &Answer)]) -> Option<Finding> {
 
 fn clocks(answers: &[(&Seen, &Answer)]) -> Option<Finding> {
     let first = answers.iter().min_by_key(|(_, answer)| answer.clock_ms)?;
-    let last = answers.iter().max_by_key(|(_, answer)| answer.clock_ms)?;
+    let last = answers
+        .iter()
+        .rev()
+        .max_by_key(|(_, answer)| answer.clock_ms)?;
     let apart = last.1.clock_ms.saturating_sub(first.1.clock_ms);
     (apart > CLOCK_DIFFERENCE_MAX_MS).then(|| {
         let seconds = apart as f64 / 1000.0;

@@ -106,11 +106,16 @@ impl Replication {
         }
     }
 
-    /// Changes the configuration. The members of consensus follow it.
+    /// Changes the configuration. The members of consensus follow it. `check` is called with a permitted configuration before it is stored.
     ///
     /// # Errors
-    /// `NotYetInitialized` (94), `NotWritablePrimary` (10107), errors of the configuration.
-    pub fn reconfigure(&self, given: &Doc, force: bool) -> Result<Change> {
+    /// `NotYetInitialized` (94), `NotWritablePrimary` (10107), errors of the configuration, that of `check`.
+    pub fn reconfigure(
+        &self,
+        given: &Doc,
+        force: bool,
+        check: impl FnOnce(&SetConfig) -> Result<()>,
+    ) -> Result<Change> {
         let _one = self.changing.lock();
         let member = self.initiated()?;
         self.own_consensus()?;
@@ -134,6 +139,7 @@ impl Replication {
             member.own.filter(|own| new.member(*own).is_some())
         })?;
         check_supported(&change.config)?;
+        check(&change.config)?;
         // So that reads after this see it in their operation time. First, because it may fail: the configuration is durable below.
         self.store.cluster_time().tick()?;
         self.store_config(&change.config)?;

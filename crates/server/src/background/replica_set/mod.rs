@@ -30,7 +30,7 @@ use crate::transactions::abort_soon;
 
 pub use elections::standings;
 pub use membership::await_complete;
-pub use service::find_own;
+pub use service::{check_quorum, find_own};
 
 /// The name of the task in the log.
 const CONTEXT: &str = "ReplCoord";

@@ -1,16 +1,18 @@
 //! The answers of this server to other members.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use frond_bson::Doc;
 use frond_error::{Error, ErrorCode, Result};
 use frond_replset::SetConfig;
 
 use super::heartbeats::{heartbeat, own_report};
-use crate::peers::{Kind, PeerService};
-use crate::replication::Report;
+use crate::peers::{Kind, PeerService, Peers};
+use crate::replication::{Consensus, Report};
 use crate::state::Server;
 
 /// Answers for a server as long as it lives.
@@ -73,16 +75,8 @@ pub fn find_own(server: &Server, config: &SetConfig) -> Result<Option<i32>> {
     let Some(network) = &server.set.network else {
         return Ok(None);
     };
-    let asked: Vec<_> = (config.members.iter())
-        .map(|member| heartbeat(network, &member.host, own_report(server)))
-        .collect();
-    let answers = consensus.wait_for(async move {
-        let mut answers = Vec::new();
-        for answer in asked {
-            answers.push(answer.await);
-        }
-        answers
-    })?;
+    let hosts = config.members.iter().map(|member| &*member.host);
+    let answers = ask_all(server, consensus, network, hosts)?;
     let (mut own, mut failures) = (None, Vec::new());
     for (member, answer) in config.members.iter().zip(answers) {
         match answer {
@@ -107,6 +101,72 @@ pub fn find_own(server: &Server, config: &SetConfig) -> Result<Option<i32>> {
         ErrorCode::NodeNotFound,
         format!(
             "replSetInitiate quorum check failed because not all proposed set members responded affirmatively: {}",
+            failures.join("; ")
+        ),
+    ))
+}
+
+/// Asks hosts at the same time how they are.
+fn ask_all<'a>(
+    server: &Server,
+    consensus: &Consensus,
+    network: &Peers,
+    hosts: impl Iterator<Item = &'a str>,
+) -> Result<Vec<io::Result<(Report, Duration)>>> {
+    let asked: Vec<_> = hosts
+        .map(|host| heartbeat(network, host, own_report(server)))
+        .collect();
+    consensus.wait_for(async move {
+        let mut answers = Vec::new();
+        for answer in asked {
+            answers.push(answer.await);
+        }
+        answers
+    })
+}
+
+/// Checks that a majority of the voters of a configuration answers: otherwise the set could not go on with it.
+///
+/// # Errors
+/// `NodeNotFound` (74).
+pub fn check_quorum(server: &Server, config: &SetConfig) -> Result<()> {
+    let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
+        return Ok(());
+    };
+    let Some(network) = &server.set.network else {
+        return Ok(());
+    };
+    let own = set.member().and_then(|member| member.own);
+    let others: Vec<_> = config
+        .members
+        .iter()
+        .filter(|other| Some(other.id) != own)
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let hosts = others.iter().map(|other| &*other.host);
+    let answers = ask_all(server, consensus, network, hosts)?;
+    let (mut answering, mut failures) = (Vec::new(), Vec::new());
+    answering.extend(own.and_then(|own| config.member(own)).map(|own| &*own.host));
+    for (other, answer) in others.into_iter().zip(answers) {
+        match answer {
+            Ok(_) if other.is_voter => answering.push(&*other.host),
+            Ok(_) => {}
+            Err(error) => failures.push(format!("{} failed with {error}", other.host)),
+        }
+    }
+    if answering.len() >= config.majority() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::NodeNotFound,
+        format!(
+            "Quorum check failed because not enough voting nodes responded; required {} but only the following {} voting \
+             nodes responded: {}; the following nodes did not respond affirmatively: {}",
+            config.majority(),
+            answering.len(),
+            answering.join(", "),
             failures.join("; ")
         ),
     ))

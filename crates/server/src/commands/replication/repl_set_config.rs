@@ -144,7 +144,15 @@ impl Command for ReplSetReconfig {
         let config = given(cx).ok_or_else(|| {
             Error::bad_value("no configuration specified: replSetReconfig needs a document")
         })?;
-        set.reconfigure(config, force)?;
+        let server = cx.server;
+        let check = |config: &SetConfig| {
+            if force {
+                Ok(())
+            } else {
+                background::check_quorum(server, config)
+            }
+        };
+        set.reconfigure(config, force, check)?;
         background::await_complete(cx.server, JOIN_WAIT);
         Ok(DocBuf::new())
     }
