@@ -11,7 +11,7 @@ use crate::{Error, Result};
 pub struct Settings {
     /// The number of the member, for ever: a member with this number that has lost its log and its vote is another member.
     pub id: u64,
-    /// The time without a leader after which a member stands for election. A leader that reaches no majority for this time
+    /// About the time without a leader after which another member is elected. A leader that reaches no majority for this time
     /// accepts no more commits.
     pub election_timeout: Duration,
     /// The time between two messages of a leader that has nothing to say.
@@ -28,8 +28,8 @@ pub struct Settings {
 impl Settings {
     /// Settings with defaults, for the member `id`.
     ///
-    /// A member is missed after one second. Most elections take one more round trip, and a set with a fast network
-    /// has a new leader after about 1.5 seconds. Heartbeats are five times as frequent, so that one or two may be lost.
+    /// A leader is missed for one second before another member leads. Most elections take one more round trip. Heartbeats are five times
+    /// as frequent, so that one or two may be lost.
     #[must_use]
     pub fn new(id: u64) -> Settings {
         Settings {
@@ -48,10 +48,11 @@ impl Settings {
     /// [`Error::Invalid`] if the times contradict each other.
     pub(crate) fn config(&self) -> Result<Config> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 8);
-        let timeout_min = millis(self.election_timeout);
-        let timeout_max = timeout_min
-            .saturating_add(timeout_min / 2)
-            .max(timeout_min + 1);
+        // `openraft` asks for votes after a time between these, and members refuse for the longer one after the last message of a
+        // leader. So the first round mostly fails, and the second one comes after about the election timeout.
+        let timeout = millis(self.election_timeout);
+        let timeout_min = timeout / 100 * 45;
+        let timeout_max = (timeout / 100 * 60).max(timeout_min + 1);
         if self.batch_bytes == 0 || self.batches_in_flight == 0 {
             return Err(Error::Invalid(
                 "batches must have a size and a number".to_owned(),

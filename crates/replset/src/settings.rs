@@ -45,7 +45,8 @@ impl Default for Settings {
             chaining_allowed: true,
             heartbeat_interval_ms: 2000,
             heartbeat_timeout_secs: 10,
-            election_timeout_ms: 10_000,
+            // MongoDB's is 10 seconds. The primary is missed soon, because a vote is refused while the others hear of it.
+            election_timeout_ms: 1000,
             catch_up_timeout_ms: -1,
             catch_up_takeover_delay_ms: 30_000,
             modes: Vec::new(),

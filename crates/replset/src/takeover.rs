@@ -113,9 +113,9 @@ mod tests {
         let priority = |delay_ms| Some(Takeover::Priority { delay_ms });
         let cases = [
             // The member, its position, that of primary 0, whether that catches up, and the takeover.
-            (1, at(1, 100), at(1, 100), false, priority(20_000)),
-            (2, at(1, 100), at(1, 100), false, priority(10_000)),
-            (2, at(1, 98), at(1, 100), false, priority(10_000)),
+            (1, at(1, 100), at(1, 100), false, priority(2000)),
+            (2, at(1, 100), at(1, 100), false, priority(1000)),
+            (2, at(1, 98), at(1, 100), false, priority(1000)),
             (2, at(1, 97), at(1, 100), false, None),
             (3, at(1, 100), at(1, 100), false, None),
             (0, at(1, 100), at(1, 100), false, None),
@@ -184,7 +184,7 @@ mod tests {
         let others = [primary, standing(1, State::Secondary, at(1, 1))];
         assert_eq!(
             takeover(&candidate, primary, &others, false, u32::MAX),
-            Some(Takeover::Priority { delay_ms: 11_500 })
+            Some(Takeover::Priority { delay_ms: 1150 })
         );
     }
 }

@@ -34,8 +34,8 @@ pub mod write;
 
 pub use admin::{
     CachedPlan, CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats,
-    CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport,
-    ResumedBuild, ShapeExample, VerifyReport, backup, offline,
+    CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, DiscardedDocument,
+    DiscardedEntries, IndexReport, ResumedBuild, ShapeExample, VerifyReport, backup, offline,
 };
 pub use aggregate::{AggregateRequest, StageStats};
 pub use catalog::{

@@ -27,6 +27,9 @@ pub struct Restored {
 /// other in a file that is named by the position of the first one ([`log_file_name`]), or in several files, each named by that of its
 /// first piece.
 ///
+/// With [`Options::member`] it becomes the store of a member that has the log of the member that was copied: the entries stay entries,
+/// and those that are not known to be committed stay out of the trees. It has no vote.
+///
 /// # Errors
 /// [`Error::InvalidOption`] if the checkpoint is newer than the moment, or if the log ends before it; [`Error::Corrupt`] if the
 /// log or the checkpoint is damaged or incomplete; errors of the disk. After an error of the disk or a crash the files have
@@ -78,6 +81,11 @@ pub fn finish_restore(options: Options, point: RestorePoint) -> Result<Restored>
             RestorePoint::Stamp(_) => too_new(text),
             _ => Err(Error::InvalidOption(text)),
         };
+    }
+    if options.member && point != RestorePoint::End {
+        // An entry that is cut is another one than the set's.
+        let text = "a member of a replica set is restored to the end of its log only";
+        return Err(Error::InvalidOption(text.to_owned()));
     }
     ending.apply(&disk)?;
     let store = Store::open_restored(options)?;

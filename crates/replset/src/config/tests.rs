@@ -57,7 +57,7 @@ fn a_configuration_is_completed() {
         "writeConcernMajorityJournalDefault": true,
         "settings": {
             "chainingAllowed": true, "heartbeatIntervalMillis": 2000, "heartbeatTimeoutSecs": 10,
-            "electionTimeoutMillis": 10000, "catchUpTimeoutMillis": -1, "catchUpTakeoverDelayMillis": 30000,
+            "electionTimeoutMillis": 1000, "catchUpTimeoutMillis": -1, "catchUpTakeoverDelayMillis": 30000,
             "getLastErrorModes": {}, "getLastErrorDefaults": {"w": 1, "wtimeout": 0},
         },
     };

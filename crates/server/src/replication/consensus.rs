@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use frond_error::{Error, ErrorCode, Result};
-use frond_replica::{EntryId, Event, Follower, Host, Peer, Role, Seat, Transport};
+use frond_replica::{EntryId, Event, Follower, Host, Part, Peer, Role, Seat, Transport};
 use frond_replset::{SetConfig, Wanted, interrupted, stepped_down};
 use frond_store::{DocumentStore, MemberLog};
 use parking_lot::Mutex;
@@ -17,6 +18,9 @@ use tokio::sync::watch;
 /// Threads of the member. It never blocks them: what waits for the disk has threads of its own.
 const THREADS: usize = 2;
 
+/// The interval of checks of a server that was the primary whether what it has is committed.
+const SETTLED_CHECK: Duration = Duration::from_millis(5);
+
 /// The longest wait of a set of one for itself.
 const LEAD_WAIT: Duration = Duration::from_secs(30);
 
@@ -26,6 +30,7 @@ pub struct Consensus {
     member: Arc<frond_replica::Member>,
     log: Arc<dyn MemberLog>,
     events: Mutex<Option<UnboundedReceiver<Event>>>,
+    has_led: AtomicBool,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
 }
@@ -73,6 +78,7 @@ impl Consensus {
             member: Arc::new(member),
             log,
             events: Mutex::new(Some(events)),
+            has_led: AtomicBool::new(false),
             runtime: Some(runtime),
         })
     }
@@ -224,6 +230,31 @@ impl Consensus {
         };
         let acknowledged = self.member.acknowledged(position, test).await;
         acknowledged.map_err(|_| stepped_down())
+    }
+
+    /// Waits until everything before a position is committed, as the new primary reports it. A server whose commits are replaced starts
+    /// again instead, which ends the wait.
+    ///
+    /// # Errors
+    /// `InterruptedDueToReplStateChange` (11602).
+    pub async fn settled(&self, position: u64) -> Result<()> {
+        while self.log.committed_position() < position {
+            if self.member.watch_role().borrow().part == Part::Ended {
+                return Err(interrupted());
+            }
+            tokio::time::sleep(SETTLED_CHECK).await;
+        }
+        Ok(())
+    }
+
+    /// Whether the trees may have commits that no majority has, although this server does not lead: it led since its start.
+    pub fn may_be_ahead(&self) -> bool {
+        self.has_led.load(Ordering::SeqCst) && !self.is_leading()
+    }
+
+    /// Notes that this server leads.
+    pub fn note_leadership(&self) {
+        self.has_led.store(true, Ordering::SeqCst);
     }
 
     /// Confirms with a majority that this member still leads, and waits until everything before a position is committed.

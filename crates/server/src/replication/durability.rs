@@ -22,6 +22,8 @@ pub enum Acknowledgment {
         wanted: Wanted,
         config: Arc<SetConfig>,
     },
+    /// Everything before a position is committed, on a server that was the primary: what it has accepted then may be replaced.
+    Settled(u64),
     /// This server was still the primary after the read, and everything before the position that it ended at is committed.
     Confirmed(u64),
 }
@@ -31,7 +33,9 @@ impl Acknowledgment {
     pub fn description(&self) -> &'static str {
         match self {
             Acknowledgment::Journal => "the journal",
-            Acknowledgment::Committed(_) | Acknowledgment::Spread { .. } => "replication",
+            Acknowledgment::Committed(_)
+            | Acknowledgment::Settled(_)
+            | Acknowledgment::Spread { .. } => "replication",
             Acknowledgment::Confirmed(_) => "the confirmation that this server is the primary",
         }
     }
@@ -53,6 +57,9 @@ impl Acknowledgment {
                 },
                 Some(consensus),
             ) => consensus.acknowledged(position, wanted, config).await,
+            (Acknowledgment::Settled(position), Some(consensus)) => {
+                consensus.settled(position).await
+            }
             (Acknowledgment::Confirmed(position), Some(consensus)) => {
                 consensus.confirmed(position).await
             }

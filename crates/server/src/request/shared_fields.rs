@@ -318,11 +318,16 @@ impl SharedFields {
         let Some((set, consensus)) = set.and_then(|set| Some((set, set.consensus()?))) else {
             return journal;
         };
-        // What another member has committed is committed here.
-        if !consensus.is_leading() && !request.writes() {
-            return None;
-        }
         let position = consensus.end_position();
+        let reads_committed = matches!(
+            self.read_concern.level,
+            Some(Level::Majority | Level::Snapshot)
+        );
+        if !consensus.is_leading() && !request.writes() {
+            // What another member has committed is committed here.
+            return (reads_committed && consensus.may_be_ahead())
+                .then_some(Acknowledgment::Settled(position));
+        }
         let of_read = match self.read_concern.level {
             Some(Level::Linearizable) => Some(Acknowledgment::Confirmed(position)),
             Some(Level::Majority | Level::Snapshot) => Some(Acknowledgment::Committed(position)),

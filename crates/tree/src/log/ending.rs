@@ -76,6 +76,23 @@ pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Re
             let header = header.ok_or_else(damaged)?;
             let frames = segment.frames(at, &header)?.ok_or_else(damaged)?;
             let mut kept_bytes = 0;
+            if header.is_padding() {
+                // An entry without frames, which a member of a replica set has.
+                if position >= from {
+                    if matches!(point, RestorePoint::Position(last) if header.end() > last) {
+                        ending.cut = Some(Cut {
+                            segment: *start,
+                            offset: at,
+                            kept_bytes,
+                        });
+                        return Ok(ending);
+                    }
+                    ending.end = header.end();
+                }
+                position = header.end();
+                at += HEADER_BYTES as u64 + u64::from(header.stored_bytes);
+                continue;
+            }
             for payload in group::payloads(&frames) {
                 let payload = payload.filter(|payload| is_sound(payload));
                 let payload = payload.ok_or_else(damaged)?;

@@ -126,7 +126,11 @@ impl LogTail {
             return Ok(None);
         };
         if flush {
-            let end = log.state.lock().end;
+            let end = {
+                let state = log.state.lock();
+                // A member of a replica set shows what is committed; the rest may be replaced, or wait for a majority for ever.
+                (state.member.as_ref()).map_or(state.end, |member| member.committed_to)
+            };
             log.wait_durable(end)?;
         }
         loop {

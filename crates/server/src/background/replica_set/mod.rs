@@ -141,6 +141,9 @@ fn gained(server: &Server, term: u64) {
     let Some(set) = &server.set.replication else {
         return;
     };
+    if let Some(consensus) = set.consensus() {
+        consensus.note_leadership();
+    }
     server.clients.sessions.begin_to_lead();
     let warn = |what: &str, error: &dyn std::fmt::Display| {
         let attributes = doc! {"what": what, "error": error.to_string()};

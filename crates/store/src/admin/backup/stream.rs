@@ -18,7 +18,7 @@ use crate::store::DocumentStore;
 use frond_storage::clock::now_ms;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
-use frond_storage::keyspace::{CheckpointCopy, EngineError, ExtentId, Files, LogTail};
+use frond_storage::keyspace::{CheckpointCopy, EngineError, ExtentId, Files, LogTail, MemberLog};
 
 /// The most bytes of the data file in one document.
 const DATA_BYTES: usize = 4 << 20;
@@ -312,9 +312,11 @@ impl BackupStream {
     /// Notes that what is committed before now is before the position that the log has then.
     fn take_mark(&mut self) {
         let time = now_ms();
+        let complete_at = self.copy.as_ref().map_or(0, CheckpointCopy::complete_at);
         let oplog = self.store.oplog();
         let stamp = if oplog.is_on() { oplog.durable() } else { 0 };
-        let position = self.files.log_end();
+        // The log of a member of a replica set ends, for all readers, where it is committed.
+        let position = self.files.committed_position().max(complete_at);
         self.marks.push_back(Mark {
             time,
             // The milliseconds are cut.
@@ -378,7 +380,7 @@ impl BackupStream {
     /// The log and the marks as they come. Nothing is made durable for them: the log's own interval decides.
     fn follow(&mut self) -> Result<Step> {
         let is_due = self.marked.is_none_or(|(at, position)| {
-            let is_idle = self.files.log_end() == position;
+            let is_idle = self.files.committed_position() == position;
             at.elapsed() >= if is_idle { IDLE_MARKS } else { MARKS }
         });
         if is_due && self.marks.len() < MARKS_MAX {

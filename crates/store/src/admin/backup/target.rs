@@ -143,7 +143,20 @@ impl RestoreTarget {
     ///
     /// # Errors
     /// If the copy and the log do not make the moment; damage; errors of the disk.
-    pub fn finish(mut self, head: &[u8], point: RestorePoint) -> Result<Restored> {
+    pub fn finish(self, head: &[u8], point: RestorePoint) -> Result<Restored> {
+        self.finish_as(head, point, false)
+    }
+
+    /// As [`RestoreTarget::finish`], with all of the log of a copy of a member of a replica set: the directory becomes that of a member
+    /// whose log has the same entries. It has no vote.
+    ///
+    /// # Errors
+    /// As [`RestoreTarget::finish`].
+    pub fn finish_as_member(self, head: &[u8]) -> Result<Restored> {
+        self.finish_as(head, RestorePoint::End, true)
+    }
+
+    fn finish_as(mut self, head: &[u8], point: RestorePoint, member: bool) -> Result<Restored> {
         self.end_log_file()?;
         self.extent(0, head)?;
         let synced = self.data.sync_all();
@@ -152,6 +165,7 @@ impl RestoreTarget {
         let restored = finish_restore(
             EngineOptions {
                 merge: merge_operator(),
+                member,
                 ..EngineOptions::new(&self.unfinished)
             },
             point,

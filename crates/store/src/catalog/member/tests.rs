@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use frond_bson::{Timestamp, doc};
+use frond_bson::{Timestamp, Value, doc};
 use frond_kv::{EntryId, LogEntry, MemberLog};
 
+use crate::backup::{BackupRequest, RestoreTarget, Step};
 use crate::follow::tests::{
     SETTINGS, all, copy_files, entries, insert, ns, numbered, shown, update, write_everything,
 };
-use crate::{DocumentStore, EngineOptions, FindRequest, StoreOptions};
+use crate::{DocumentStore, EngineOptions, FindRequest, OpContext, StoreOptions};
 
 /// Longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -326,4 +327,149 @@ fn a_follower_that_takes_over_goes_on_where_the_leader_was() {
     let last = log.state().last.unwrap();
     log.apply(last).unwrap();
     assert_eq!(shown(&set.members[1]), before);
+}
+
+/// A copy of a member, from the documents of a stream.
+fn copy_of(store: &DocumentStore) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut target = RestoreTarget::create(folder.path()).unwrap();
+    let mut stream = store.backup_stream(BackupRequest::default()).unwrap();
+    let (context, mut head) = (OpContext::new(), Vec::new());
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let part = match stream.next(&context).unwrap() {
+            Step::Document(part) => part,
+            Step::End => break,
+            Step::Pause(pause) => {
+                assert!(std::time::Instant::now() < until, "the copy does not end");
+                thread::sleep(pause);
+                continue;
+            }
+        };
+        let bytes = match part.get("bytes") {
+            Some(Value::Binary { bytes, .. }) => bytes,
+            _ => &[],
+        };
+        let number = |name: &str| u64::try_from(part.get_i64(name).unwrap()).unwrap();
+        match part.get_str("t").unwrap() {
+            "head" => head = bytes.to_vec(),
+            "data" => target.extent(number("offset"), bytes).unwrap(),
+            "log" => (target.log(number("from"), number("to"), bytes)).unwrap(),
+            _ => {}
+        }
+    }
+    let restored = target.finish_as_member(&head).unwrap();
+    assert!(restored.loading.is_empty());
+    folder
+}
+
+/// A copy of a leader has nothing that is not committed, and follows on. So does a copy of a follower, and one of a member that has
+/// not changed since its last checkpoint.
+#[test]
+fn a_copy_of_a_member_is_a_member() {
+    let mut set = Set::new(2, write_everything);
+    insert(&set.members[0], "test.c", &numbered(10_000..10_500));
+    set.settle(0);
+    let committed = set.members[1].member_log().unwrap().state();
+    set.end_driver();
+    let expected = shown(&set.members[1]);
+    insert(&set.members[0], "test.c", &numbered(20_000..20_500));
+    assert_ne!(shown(&set.members[0]), expected);
+    let log = set.members[0].member_log().unwrap();
+    assert!(log.end_position() > log.committed_position());
+    for source in [0, 1, 0] {
+        let folder = copy_of(&set.members[source]);
+        let copy = open(&folder);
+        let log = copy.member_log().unwrap();
+        assert_eq!(log.state().last, committed.last, "member {source}");
+        assert_eq!(log.vote().unwrap(), None);
+        log.apply(committed.last.unwrap()).unwrap();
+        assert_eq!(shown(&copy), expected, "member {source}");
+        set.members.push(copy);
+        set.folders.push(folder);
+    }
+    set.lead(0);
+    insert(&set.members[0], "test.c", &numbered(30_000..30_100));
+    set.check(0);
+    // A copy of a copy, which leads.
+    let folder = copy_of(&set.members[3]);
+    let log = set.members[3].member_log().unwrap();
+    let last = log.state().last.unwrap();
+    set.end_driver();
+    set.members.push(open(&folder));
+    set.folders.push(folder);
+    let copied = set.members[5].member_log().unwrap();
+    assert_eq!(copied.state().last, Some(last));
+    copied.apply(last).unwrap();
+    set.members[0].end_to_lead().unwrap();
+    set.lead(5);
+    insert(&set.members[5], "test.c", &numbered(40_000..40_100));
+    set.check(5);
+}
+
+/// The documents that a deposed leader loses: those of all that it wrote after the commit point, also by transactions.
+#[test]
+fn what_a_deposed_leader_discards_is_found() {
+    let mut set = Set::new(2, |store| {
+        insert(store, "test.before", &numbered(0..10));
+        // Its creation would wait for a majority.
+        insert(store, "test.new", &numbered(10..11));
+    });
+    // The first write of a leader waits until the bound of its clock is committed.
+    insert(&set.members[0], "test.before", &numbered(50..51));
+    set.settle(0);
+    set.end_driver();
+    let leader = &set.members[0];
+    let after = Timestamp::from_u64(leader.oplog().durable());
+    assert_eq!(after, leader.oplog().last(), "all is committed");
+    insert(leader, "test.before", &numbered(100..103));
+    update(
+        leader,
+        "test.before",
+        &doc! {"_id": 1},
+        &doc! {"$set": {"a": -1}},
+    );
+    insert(leader, "test.new", &numbered(0..5));
+    let durable = leader.oplog().durable();
+    assert_eq!(durable, after.to_u64(), "nothing more is committed");
+    let mut found = Vec::new();
+    let context = OpContext::new();
+    let summary = leader.visit_discarded(after, &context, &mut |discarded| {
+        found.push((
+            discarded.ns.as_str().to_owned(),
+            discarded.document.get_i64("_id"),
+        ));
+        Ok(())
+    });
+    let summary = summary.unwrap();
+    found.sort();
+    let before = [1, 100, 101, 102].map(|id| ("test.before".to_owned(), Some(id)));
+    let new = [0, 1, 2, 3, 4].map(|id| ("test.new".to_owned(), Some(id)));
+    assert_eq!(found, [&before[..], &new[..]].concat());
+    assert_eq!(
+        (summary.documents, summary.absent, summary.commands),
+        (9, 0, 0)
+    );
+}
+
+/// Transactions have one entry with many operations.
+#[test]
+fn documents_of_all_kinds_of_entries_are_found() {
+    let set = Set::new(1, |_| {});
+    let after = set.members[0].oplog().last();
+    write_everything(&set.members[0]);
+    let context = OpContext::new();
+    let mut documents = 0;
+    let summary = set.members[0].visit_discarded(after, &context, &mut |discarded| {
+        assert!(set.members[0].uuid_of(discarded.ns).is_some());
+        documents += 1;
+        Ok(())
+    });
+    let summary = summary.unwrap();
+    assert_eq!(summary.documents, documents);
+    assert!(summary.operations >= summary.documents + summary.absent && documents > 0);
+    assert!(
+        summary.operations > summary.entries - summary.commands,
+        "transactions"
+    );
 }
