@@ -1,5 +1,7 @@
 """Replica sets of several servers on this machine: started, initiated, stopped, compared."""
 
+import os
+import shutil
 import signal
 
 import bson
@@ -65,10 +67,11 @@ class Member(Server):
         super().kill()
         self.is_paused = False
 
-    def close(self):
-        for client in self._clients.values():
-            client.close()
-        super().close()
+    def empty(self):
+        """Removes all that it has stored, while it does not run."""
+        shutil.rmtree(self.dbpath)
+        os.makedirs(self.dbpath)
+
 
 
 class ReplicaSet:
