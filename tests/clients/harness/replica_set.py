@@ -24,7 +24,7 @@ class Member(Server):
     def __init__(self, binary, number, options=(), host=None, connect_options=None, **more):
         super().__init__(binary, ["--replSet", NAME, *options], **more)
         self.number = number
-        self.connect_options = connect_options or {}
+        self.connect_options = {} if connect_options is None else connect_options
         self.host = host or f"127.0.0.1:{self.port}"
         self.is_paused = False
         self._clients = {}
@@ -44,6 +44,9 @@ class Member(Server):
                 **{"serverSelectionTimeoutMS": PATIENCE * 1000, **self.connect_options, **options},
             )
         return self._clients[key]
+
+    def forget_clients(self):
+        self._clients.clear()
 
     def command(self, name, value=1, **more):
         return self.client().admin.command(name, value, **more)
@@ -97,6 +100,12 @@ class ReplicaSet:
         """Forgets a server that is no member any more."""
         self.members.remove(member)
         member.close()
+
+    def log_in(self, username, password):
+        """From here on all clients log in."""
+        self.connect_options.update(username=username, password=password)
+        for member in self.members:
+            member.forget_clients()
 
     @property
     def uri(self):

@@ -146,16 +146,16 @@ def changes_that_make_no_sense_are_refused(replica_set):
         (103, lambda new: new.update(_id="other")),
         (103, lambda new: new["members"].append(dict(new["members"][0]))),
         (103, lambda new: new["members"][1].update(host=new["members"][0]["host"])),
-        (103, lambda new: new.update(members=[])),
+        (93, lambda new: new.update(members=[])),
         (103, lambda new: [one.update(priority=0) for one in new["members"]]),
-        (103, lambda new: new["members"][1].update(votes=2)),
-        (103, lambda new: new["members"][1].update(votes=0)),
-        (103, lambda new: new["members"][1].update(hidden=True)),
-        (103, lambda new: new["members"][1].update(priority=-1)),
-        (103, lambda new: new["settings"].update(getLastErrorModes={"x": {"no such tag": 1}})),
+        (93, lambda new: new["members"][1].update(votes=2)),
+        (93, lambda new: new["members"][1].update(votes=0)),
+        (93, lambda new: new["members"][1].update(hidden=True)),
+        (93, lambda new: new["members"][1].update(priority=-1)),
+        (4, lambda new: new["settings"].update(getLastErrorModes={"x": {"no such tag": 1}})),
         (93, lambda new: new["members"][1].update(nonsense=1)),
         # One voter at a time.
-        (103, lambda new: new.update(members=new["members"][:1])),
+        (93, lambda new: new.update(members=new["members"][:1])),
     ]:
         attempt(code, change)
     equal(primary.command("replSetGetConfig")["config"], config)
