@@ -232,8 +232,9 @@ class ReplicaSet:
 
 
 def last_write(member):
-    """The time of the last entry that a member has applied."""
-    return member.hello()["lastWrite"]["opTime"]["ts"]
+    """The time of the last entry that a member has applied; the first time, if it has none."""
+    written = member.hello().get("lastWrite")
+    return written["opTime"]["ts"] if written else bson.Timestamp(0, 0)
 
 
 def _described(client, name):

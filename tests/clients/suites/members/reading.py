@@ -138,6 +138,7 @@ def snapshot_sessions_read_one_time_on_every_member(replica_set):
 @with_set
 def linearizable_reads_need_the_primary_and_a_majority(replica_set):
     primary = replica_set.primary
+    primary.client().shop.get_collection("seen", write_concern=WriteConcern(w=3)).insert_one({"_id": "all"})
     linearizable = {"find": "seen", "filter": {"_id": "all"}, "readConcern": {"level": "linearizable"}}
     equal(len(primary.client().shop.command(linearizable)["cursor"]["firstBatch"]), 1)
     for member in replica_set.secondaries:

@@ -105,28 +105,34 @@ def a_member_that_lost_its_data_gets_it_again(replica_set):
 
 @with_set
 def tags_and_settings_change_everywhere(replica_set):
+    tagged = replica_set.members[1]
+
+    def own(config):
+        return next(one for one in config["members"] if one["host"] == tagged.host)
+
     def change(config):
-        config["members"][1]["tags"]["new"] = "yes"
+        own(config)["tags"]["new"] = "yes"
         config["settings"]["heartbeatIntervalMillis"] = 1000
         config["settings"]["getLastErrorModes"]["fresh"] = {"new": 1}
 
-    version = replica_set.primary.hello()["setVersion"]
-    replica_set.reconfigure(change)
-    for member in replica_set.members:
-        wait_until("the version", lambda member=member: member.hello()["setVersion"] == version + 1)
-        config = member.command("replSetGetConfig")["config"]
-        equal(config["members"][1]["tags"]["new"], "yes")
-        equal(config["settings"]["heartbeatIntervalMillis"], 1000)
-    equal(replica_set.members[1].hello()["tags"]["new"], "yes")
-    with replica_set.connect() as client:
-        client.joined.get_collection("c", write_concern=WriteConcern(w="fresh")).insert_one({})
-
     def change_back(config):
-        del config["members"][1]["tags"]["new"]
+        del own(config)["tags"]["new"]
         del config["settings"]["getLastErrorModes"]["fresh"]
         config["settings"]["heartbeatIntervalMillis"] = 2000
 
-    replica_set.reconfigure(change_back)
+    version = replica_set.primary.hello()["setVersion"]
+    replica_set.reconfigure(change)
+    try:
+        for member in replica_set.members:
+            wait_until("the version", lambda member=member: member.hello()["setVersion"] == version + 1)
+            config = member.command("replSetGetConfig")["config"]
+            equal(own(config)["tags"]["new"], "yes")
+            equal(config["settings"]["heartbeatIntervalMillis"], 1000)
+        equal(tagged.hello()["tags"]["new"], "yes")
+        with replica_set.connect() as client:
+            client.joined.get_collection("c", write_concern=WriteConcern(w="fresh")).insert_one({})
+    finally:
+        replica_set.reconfigure(change_back)
 
 
 @with_set
