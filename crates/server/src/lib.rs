@@ -49,9 +49,7 @@ mod replication;
 mod reply;
 mod reply_quota;
 mod request;
-#[allow(dead_code)] // Members of replica sets call it.
 mod resync;
-#[allow(dead_code)] // Members of replica sets call it.
 mod rollback;
 mod scripting;
 mod sessions;

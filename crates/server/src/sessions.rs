@@ -87,7 +87,7 @@ pub struct Session {
     is_loaded: bool,
     /// The leadership in which they were read, see [`Sessions::begin_to_lead`].
     leadership: u64,
-    /// The leadership now.
+    /// Counts the times at which this server became the primary.
     leaderships: Arc<AtomicU64>,
     /// Whether it has stored records.
     is_stored: bool,

@@ -11,6 +11,7 @@ use frond_javascript::JavaScript;
 use frond_store::{DocumentStore, Namespace};
 use frond_telemetry::history::History;
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
@@ -32,6 +33,7 @@ use crate::oplog::{self, OplogUpkeep};
 use crate::peers::{PeerIdentity, PeerSide, Peers};
 use crate::query_settings::AllQuerySettings;
 use crate::replication::{Consensus, Replication, stored_name};
+use crate::resync::Resync;
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -95,6 +97,8 @@ pub struct ReplicaSet {
     pub network: Option<Arc<Peers>>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
+    /// The copy of another member's store that is being made.
+    pub resync: Mutex<Option<Arc<Resync>>>,
     /// Notified when another member was heard of, or the members may have to change.
     pub stirred: Arc<Notify>,
     /// Counts the changes of stored settings, users and roles.
@@ -405,9 +409,15 @@ impl ReplicaSet {
             peers: incoming,
             network: outgoing,
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
+            resync: Mutex::default(),
             stirred: Arc::default(),
             stored: Arc::new(watch::Sender::new(0)),
         })
+    }
+
+    /// Whether a copy of another member's store is being made.
+    pub fn is_copying(&self) -> bool {
+        self.resync.lock().is_some()
     }
 
     /// The member of consensus that the server runs.

@@ -34,6 +34,7 @@ use crate::observability::log::{Component, Log, Severity};
 use crate::observability::metrics::Metrics;
 use crate::observability::startup_warnings;
 use crate::parameters;
+use crate::resync;
 use crate::settings::{Settings, resolve};
 use crate::standby;
 use crate::state::{Server, StartError};
@@ -202,6 +203,13 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         resolve(&settings.bind_ip).map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
     let lock = LockFile::take(&settings.db_path)
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
+    let of_files = |error| {
+        FatalError::new(
+            exit::DATA_ERROR,
+            format!("taking over a copy of another member: {error}"),
+        )
+    };
+    resync::take_over(&settings.db_path, &log).map_err(of_files)?;
     let sockets = Sockets::bind(&settings, &ips)?;
     let port = sockets.addresses.port;
     let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
@@ -383,6 +391,10 @@ fn stop_following(server: &Server) -> Ended {
 fn close(server: &Server, ended: &Ended) -> Result<(), FatalError> {
     if let Some(tracing) = &server.records.tracing {
         tokio::task::block_in_place(|| tracing.stop());
+    }
+    let resync = server.set.resync.lock().clone();
+    if let Some(resync) = resync {
+        tokio::task::block_in_place(|| resync.stop());
     }
     if let Some(consensus) = server.set.consensus() {
         tokio::task::block_in_place(|| {

@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use frond_bson::doc;
+use frond_client::Client;
 use parking_lot::Mutex;
 use rcgen::DnType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::listen::{accept_all, bind_all};
-use crate::peers::{Kind, PeerIdentity, PeerService, Peers, connect_as_member};
+use crate::peers::{Kind, PeerIdentity, PeerService, Peers, login_uris};
 use crate::settings::{ClusterAuthMode, Secret, Settings, TlsMode};
 use crate::testing::{PATIENCE, TestServer, wait_until};
 use authority::Authority;
@@ -265,8 +266,13 @@ async fn members_log_in_by_any_key_of_the_file() {
         let host = member.host.clone();
         let client = tokio::task::spawn_blocking(move || {
             let stop = Arc::new(AtomicBool::new(false));
-            let mut client = connect_as_member(&host, &settings, &stop)?;
-            client.command("admin", &doc! {"connectionStatus": 1})
+            // One for each key.
+            let mut uris = login_uris(&host, &settings).unwrap().into_iter();
+            let mut status = Client::connect(&uris.next().unwrap(), stop.clone());
+            for uri in uris {
+                status = status.or_else(|_| Client::connect(&uri, stop.clone()));
+            }
+            status?.command("admin", &doc! {"connectionStatus": 1})
         });
         let status = client.await.unwrap();
         assert_eq!(status.is_ok(), is_allowed, "{keys:?}");

@@ -67,7 +67,7 @@ pub enum Component {
     Storage,
     Index,
     Query,
-    /// The replica set.
+    /// Elections, members and copies of a replica set.
     Replication,
     /// Transactions of several statements.
     Transaction,

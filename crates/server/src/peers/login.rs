@@ -2,14 +2,12 @@
 
 use std::fmt::Display;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use frond_auth::scram::{ClientPassword, Mechanism};
 use frond_auth::{LoginMechanism, UserName};
 use frond_bson::{DocBuf, Value, doc};
-use frond_client::{Client, Encryption, Error, Login, Uri};
+use frond_client::{Encryption, Login, Uri};
 use frond_tls::{ClientOptions, Password};
 use frond_wire::{Flags, HEADER_BYTES, Header, Reply, msg};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -255,25 +253,4 @@ pub fn login_uris(host: &str, settings: &Settings) -> frond_client::Result<Vec<U
     });
     let uris: Vec<Uri> = keys.collect();
     Ok(if uris.is_empty() { vec![uri] } else { uris })
-}
-
-/// Connects a blocking client to another member (`name:port`) as `__system`. Setting `stop` ends its waits.
-///
-/// # Errors
-/// Errors of the connection, and of the login with the last key.
-pub fn connect_as_member(
-    host: &str,
-    settings: &Settings,
-    stop: &Arc<AtomicBool>,
-) -> frond_client::Result<Client> {
-    let mut found = Err(Error::Uri("it names no host".to_owned()));
-    for uri in login_uris(host, settings)? {
-        found = Client::connect(&uri, stop.clone());
-        let refused =
-            matches!(&found, Err(Error::Server { code, .. }) if *code == AUTHENTICATION_FAILED);
-        if !refused {
-            break;
-        }
-    }
-    found
 }

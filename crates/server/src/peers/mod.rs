@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use incoming::{PeerSide, serve_channel};
-pub use login::{connect_as_member, login_uris};
+pub use login::login_uris;
 pub use outgoing::Peers;
 
 /// The version of the frames and of the command that opens a channel.

@@ -169,7 +169,10 @@ impl Replication {
         let own = id_of(consensus.id()).filter(|id| config.member(*id).is_some());
         let election = *self.election.lock();
         let election = election.filter(|(term, _)| role.is_leading && *term == role.term);
-        let state = if own.is_none() {
+        let unfit = *self.unfit.lock();
+        let state = if let Some(unfit) = unfit {
+            unfit
+        } else if own.is_none() {
             State::Removed
         } else if election.is_some() {
             State::Primary
@@ -191,6 +194,12 @@ impl Replication {
             primary,
             election: election.map(|(_, election)| election),
         });
+    }
+
+    /// Shows that this server does not follow the set until it is started again: it copies data, or has failed.
+    pub fn set_unfit(&self, state: State) {
+        *self.unfit.lock() = Some(state);
+        self.refresh();
     }
 
     /// Keeps reads away from this server, or serves them again. The primary cannot be kept from its work.

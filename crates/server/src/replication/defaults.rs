@@ -52,6 +52,20 @@ impl Defaults {
         }
     }
 
+    /// The default write concern, as errors show it.
+    pub fn shown_write_concern(&self) -> DocBuf {
+        let stored = self.stored.read();
+        let custom = stored.get_doc("defaultWriteConcern");
+        let mut shown = custom.map_or_else(implicit_write_concern, Doc::to_owned);
+        let provenance = if custom.is_some() {
+            "customDefault"
+        } else {
+            "implicitDefault"
+        };
+        shown.push("provenance", provenance);
+        shown
+    }
+
     /// The reply of both commands.
     pub fn describe(&self) -> DocBuf {
         let stored = self.stored.read();

@@ -17,6 +17,8 @@ pub struct Report {
     pub set: String,
     /// Its `_id`, if its configuration has it.
     pub id: Option<i32>,
+    /// Its host in its configuration.
+    pub host: Option<String>,
     /// The number of its state.
     pub state: i32,
     pub term: i64,
@@ -47,6 +49,9 @@ impl Report {
         };
         if let Some(id) = self.id {
             report.push("id", id);
+        }
+        if let Some(host) = &self.host {
+            report.push("host", &**host);
         }
         if let Some((version, term)) = self.config {
             report.push("config", &doc! {"version": version, "term": term});
@@ -80,6 +85,7 @@ impl Report {
             store: u64::try_from(doc.get_i64("store")?).ok()?,
             set: doc.get_str("set")?.to_owned(),
             id: doc.get_i32("id"),
+            host: doc.get_str("host").map(str::to_owned),
             state: doc.get_i32("state")?,
             term: doc.get_i64("term")?,
             applied: time(doc, "applied"),
@@ -94,17 +100,14 @@ impl Report {
     }
 }
 
-/// Another member.
+/// Another member, with the times of its last answer and of its last request.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
-    /// Its last report.
     pub report: Option<Report>,
     /// Since when it has answered without a break.
     pub up_since: Option<Instant>,
-    /// When it answered last.
     pub answered: Option<Instant>,
     pub answered_ms: Option<i64>,
-    /// When it asked last.
     pub asked_ms: Option<i64>,
     /// The mean time of an answer.
     pub ping: Option<Duration>,
@@ -127,7 +130,12 @@ impl Heard {
 #[derive(Debug, Default)]
 pub struct Heartbeats {
     members: Mutex<HashMap<i32, Heard>>,
+    /// The hosts of stores whose members have asked this server. One that has no configuration yet finds the primary by it.
+    hosts: Mutex<HashMap<u64, String>>,
 }
+
+/// Hosts that are remembered: those of a set and of members that were replaced.
+const HOSTS_MAX: usize = 256;
 
 impl Heartbeats {
     /// A member has answered after this time.
@@ -152,8 +160,20 @@ impl Heartbeats {
         heard.error = error;
     }
 
+    /// The host of a member that has asked this server, by the number of its store.
+    pub fn host(&self, store: u64) -> Option<String> {
+        self.hosts.lock().get(&store).cloned()
+    }
+
     /// A member has asked.
     pub fn was_asked_by(&self, id: i32, report: Report) {
+        if let Some(host) = &report.host {
+            let mut hosts = self.hosts.lock();
+            if hosts.len() >= HOSTS_MAX {
+                hosts.clear();
+            }
+            hosts.insert(report.store, host.clone());
+        }
         let mut members = self.members.lock();
         let heard = members.entry(id).or_default();
         heard.asked_ms = Some(now_ms());
@@ -185,6 +205,7 @@ mod tests {
             store: 77,
             set: "rs0".to_owned(),
             id: Some(2),
+            host: Some("a:1".to_owned()),
             state: 1,
             term: 5,
             applied: at(9),

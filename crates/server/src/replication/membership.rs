@@ -7,7 +7,7 @@ use frond_replset::SetConfig;
 
 use super::{member_id, peer};
 
-/// What the primary knows of the stores of the other members.
+/// The primary's knowledge of the stores of the other members.
 pub struct KnownStores<'a> {
     /// The number of the primary's own store.
     pub own: u64,
@@ -104,7 +104,8 @@ mod tests {
         let none: Answering = |_| None;
         let all: Answering = |id| Some(10 + id as u64);
         type CaughtUp = fn(u64) -> bool;
-        let cases: [(Answering, CaughtUp, Vec<(u64, bool)>); 3] = [
+        type Votes = Vec<(u64, bool)>;
+        let cases: [(Answering, CaughtUp, Votes); 3] = [
             (none, |_| false, vec![(10, true)]),
             (all, |_| false, vec![(10, true), (11, false), (12, false)]),
             (all, |_| true, vec![(10, true), (11, true), (12, false)]),

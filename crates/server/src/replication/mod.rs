@@ -23,7 +23,7 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replica::Transport;
-use frond_replset::not_yet_initialized;
+use frond_replset::{State, not_yet_initialized};
 use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -81,11 +81,12 @@ pub struct Replication {
     seen: AtomicU64,
     /// `None` for a server that consensus does not concern: a standby, and a server of a cluster.
     consensus: Option<Consensus>,
-    /// The other members.
     pub heartbeats: Heartbeats,
     /// The counter of the topology version.
     topology: watch::Sender<i64>,
     frozen_until_ms: AtomicI64,
+    /// Whether this server copies the data of another member, or takes no part any more.
+    unfit: Mutex<Option<State>>,
     /// Whether an operator keeps reads away from this server.
     maintenance: AtomicBool,
     /// Whether the server is one of many over a cluster, which have no set among them.
@@ -150,6 +151,7 @@ impl Replication {
             heartbeats: Heartbeats::default(),
             topology: watch::Sender::new(0),
             frozen_until_ms: AtomicI64::new(0),
+            unfit: Mutex::default(),
             maintenance: AtomicBool::new(false),
             is_router: false,
         })

@@ -82,12 +82,13 @@ pub fn close_cursor(server: &Server, reply: &Doc) {
 /// Adds `writeConcernError` to a reply. The write is applied and its statements are recorded by then: reported as
 /// refused, it would be applied again.
 pub fn push_unacknowledged(
+    server: &Server,
     shared: &SharedFields,
     request: &Request<'_>,
     reply: &mut DocBuf,
     failure: &Error,
 ) {
-    let info = doc! {"writeConcern": &shown_concern(request)};
+    let info = doc! {"writeConcern": &shown_concern(server, request)};
     let (code, message, info) = match failure.code() {
         ErrorCode::PrimarySteppedDown => (failure.code(), failure.message().to_owned(), info),
         ErrorCode::WriteConcernTimeout => {
@@ -120,20 +121,25 @@ pub fn push_unacknowledged(
 }
 
 /// The write concern of a command, as errors show it.
-fn shown_concern(request: &Request<'_>) -> DocBuf {
+fn shown_concern(server: &Server, request: &Request<'_>) -> DocBuf {
     let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
-    let w = given.get("w").unwrap_or(Value::String("majority"));
+    if given.is_empty()
+        && let Some(set) = &server.set.replication
+    {
+        return set.defaults.shown_write_concern();
+    }
+    let w = given.get("w").unwrap_or(Value::Int32(1));
     let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
-    let provenance = if given.is_empty() {
-        "implicitDefault"
-    } else {
-        "clientSupplied"
-    };
-    doc! {"w": w, "wtimeout": timeout, "provenance": provenance}
+    doc! {"w": w, "wtimeout": timeout, "provenance": "clientSupplied"}
 }
 
 /// Adds `writeConcernError` to the reply of an applied write whose write concern the replica set cannot satisfy.
-pub fn push_unsatisfied(shared: &SharedFields, request: &Request<'_>, reply: &mut DocBuf) {
+pub fn push_unsatisfied(
+    server: &Server,
+    shared: &SharedFields,
+    request: &Request<'_>,
+    reply: &mut DocBuf,
+) {
     let Some(error) = &shared.write_concern.unsatisfiable else {
         return;
     };
@@ -145,7 +151,7 @@ pub fn push_unsatisfied(shared: &SharedFields, request: &Request<'_>, reply: &mu
         "writeConcernError",
         &doc! {
             "code": code.code(), "codeName": &*code.name(), "errmsg": error.message(),
-            "errInfo": {"writeConcern": &shown_concern(request)},
+            "errInfo": {"writeConcern": &shown_concern(server, request)},
         },
     );
 }

@@ -290,7 +290,13 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                 return self.conclude(Err(failure));
             }
             if let Ok(shared) = &self.shared {
-                push_unacknowledged(shared, self.request, &mut reply, &failure);
+                push_unacknowledged(
+                    self.client.server,
+                    shared,
+                    self.request,
+                    &mut reply,
+                    &failure,
+                );
             }
             let code = match failure.code() {
                 ErrorCode::PrimarySteppedDown => failure.code(),
@@ -302,7 +308,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             }
         }
         if let Ok(shared) = &self.shared {
-            push_unsatisfied(shared, self.request, &mut reply);
+            push_unsatisfied(self.client.server, shared, self.request, &mut reply);
         }
         self.conclude(Ok(reply))
     }
@@ -438,7 +444,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                         deadline: cx.limits.deadline,
                     })));
                 }
-                push_unsatisfied(shared, request, &mut reply);
+                push_unsatisfied(server, shared, request, &mut reply);
                 check_size(&reply)?;
                 Ok(Outcome::Reply(reply))
             }

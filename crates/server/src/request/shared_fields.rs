@@ -324,7 +324,7 @@ impl SharedFields {
             Some(Level::Majority | Level::Snapshot)
         );
         if !consensus.is_leading() && !request.writes() {
-            // What another member has committed is committed here.
+            // A follower applies only what is committed.
             return (reads_committed && consensus.may_be_ahead())
                 .then_some(Acknowledgment::Settled(position));
         }

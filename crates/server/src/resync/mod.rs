@@ -121,11 +121,6 @@ impl Resync {
         self.progress.lock().clone()
     }
 
-    /// Whether the next start takes the copy over.
-    pub fn is_complete(&self) -> bool {
-        self.progress.lock().phase == Phase::Complete
-    }
-
     /// Ends the copy. On return its thread has ended. A copy that is complete stays.
     pub fn stop(&self) {
         {

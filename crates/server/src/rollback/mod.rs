@@ -16,7 +16,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_bson::{Timestamp, doc, uuid_text};
 use frond_store::{DiscardedEntries, DocumentStore, OpContext};
@@ -32,14 +31,6 @@ const BYTES_MAX: u64 = 300 << 20;
 /// Files that are open at once.
 const OPEN_MAX: usize = 64;
 
-/// Counters of rollbacks since the start of the process.
-#[derive(Debug, Default)]
-pub struct RollbackCounters {
-    pub rollbacks: AtomicU64,
-    pub documents: AtomicU64,
-    pub bytes: AtomicU64,
-}
-
 /// The entries that a rollback discards, and the documents that were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -52,17 +43,6 @@ pub struct Summary {
     pub left_out: u64,
     /// One for each collection.
     pub files: Vec<PathBuf>,
-}
-
-impl Summary {
-    /// Adds it to the counters.
-    pub fn count(&self, counters: &RollbackCounters) {
-        counters.rollbacks.fetch_add(1, Ordering::Relaxed);
-        counters
-            .documents
-            .fetch_add(self.documents, Ordering::Relaxed);
-        counters.bytes.fetch_add(self.bytes, Ordering::Relaxed);
-    }
 }
 
 /// Writes the documents that commits after the time of the commit point have inserted or changed, as they are now, durably. `after` is

@@ -37,8 +37,12 @@ pub fn own_report(server: &Server) -> Report {
         now_ms: now_ms(),
         ..Report::default()
     };
+    if server.set.is_copying() {
+        report.state = State::Startup2.number();
+    }
     if let Some(member) = set.member() {
         report.id = member.own;
+        report.host = member.configured().map(|own| own.host.clone());
         report.state = member.state.number();
         report.term = member.term;
         report.config = Some((member.config.version, member.config.term.unwrap_or(-1)));

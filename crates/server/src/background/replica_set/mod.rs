@@ -7,15 +7,21 @@ mod membership;
 mod service;
 mod upkeep;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use frond_bson::{DocBuf, doc};
+use frond_bson::{DocBuf, Timestamp, doc};
+use frond_client::Uri;
 use frond_replica::{Event, Part, Role};
+use frond_replset::State;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 
 use crate::feature_version;
 use crate::observability::log::Component;
+use crate::peers::login_uris;
+use crate::resync::Resync;
+use crate::rollback;
 use crate::sessions::AbortReason;
 use crate::state::{Server, open_oplog};
 use crate::transactions::abort_soon;
@@ -86,7 +92,7 @@ async fn follow_events(server: Weak<Server>, mut events: UnboundedReceiver<Event
     }
 }
 
-fn handle(server: &Server, event: Event) {
+fn handle(server: &Arc<Server>, event: Event) {
     let log = |id, text: &str, attributes: &DocBuf| {
         server
             .log
@@ -113,16 +119,10 @@ fn handle(server: &Server, event: Event) {
                 "This server has writes that the set has replaced while it was not the primary. It starts again without them",
                 &DocBuf::new(),
             );
+            roll_back(server);
             server.restart();
         }
-        Event::MustResync { from, purged } => {
-            let attributes = doc! {"source": i64::try_from(from).unwrap_or(i64::MAX), "purged": purged.is_some()};
-            log(
-                21_273,
-                "This server needs a copy of the data of another member",
-                &attributes,
-            );
-        }
+        Event::MustResync { from, .. } => copy_store(server, from),
         Event::Failed { why } => {
             server.log.error(
                 Component::Replication,
@@ -131,6 +131,9 @@ fn handle(server: &Server, event: Event) {
                 "This server takes no part in its replica set any more, and serves reads of what it has until it is started again",
                 &doc! {"error": why},
             );
+            if let Some(set) = &server.set.replication {
+                set.set_unfit(State::Recovering);
+            }
         }
         Event::Committed { .. } => {}
     }
@@ -174,6 +177,101 @@ fn gained(server: &Server, term: u64) {
         warn("storing the term of its election", &error);
     }
     server.maintenance.ttl.wake();
+}
+
+/// Writes the documents that are about to be discarded to files. The member has ended.
+fn roll_back(server: &Server) {
+    if let Some(set) = &server.set.replication {
+        set.set_unfit(State::Rollback);
+    }
+    let after = Timestamp::from_u64(server.store.oplog().durable());
+    let written =
+        rollback::write_files(&server.store, after, &server.settings.db_path, &server.log);
+    if let Err(error) = written {
+        server.log.error(
+            Component::Replication,
+            9_937_004,
+            CONTEXT,
+            "Not all documents that are discarded could be written to files",
+            &doc! {"error": error.to_string()},
+        );
+    }
+}
+
+/// Ends the member, copies the store of another one, and starts again with the copy. The member `from` is the primary.
+fn copy_store(server: &Arc<Server>, from: u64) {
+    let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
+        return;
+    };
+    let mut resync = server.set.resync.lock();
+    if resync.is_some() {
+        return;
+    }
+    server.log.info(
+        Component::Replication,
+        21_273,
+        CONTEXT,
+        "This server needs a copy of the data of another member",
+        &doc! {"source": i64::try_from(from).unwrap_or(i64::MAX)},
+    );
+    // It must not acknowledge anything from here on.
+    consensus.stop();
+    let (weak, done) = (Arc::downgrade(server), Arc::downgrade(server));
+    let attempts = AtomicUsize::new(0);
+    let sources = move || {
+        source(
+            &*weak.upgrade()?,
+            from,
+            attempts.fetch_add(1, Ordering::Relaxed),
+        )
+    };
+    let complete = move || {
+        if let Some(server) = done.upgrade() {
+            server.restart();
+        }
+    };
+    let path = &server.settings.db_path;
+    match Resync::start(
+        Box::new(sources),
+        path,
+        server.log.clone(),
+        Box::new(complete),
+    ) {
+        Ok(started) => {
+            *resync = Some(started);
+            drop(resync);
+            set.set_unfit(State::Startup2);
+        }
+        Err(error) => {
+            drop(resync);
+            server.log.error(
+                Component::Replication,
+                9_937_005,
+                CONTEXT,
+                "The copy of another member could not be begun; it is when the server is started again",
+                &doc! {"error": error.to_string()},
+            );
+            set.set_unfit(State::Recovering);
+        }
+    }
+}
+
+/// The member to copy in an attempt: the primary, whose host is known by its heartbeats, and another key of a list each time.
+fn source(server: &Server, primary: u64, attempt: usize) -> Option<Uri> {
+    let set = server.set.replication.as_ref()?;
+    let of_primary = set.heartbeats.host(primary);
+    let others = || {
+        let member = set.member()?;
+        let mut others =
+            (member.config.members.iter()).filter(|other| Some(other.id) != member.own);
+        others
+            .nth(attempt % member.config.members.len().max(2).saturating_sub(1))
+            .map(|one| one.host.clone())
+    };
+    let host = of_primary.or_else(others)?;
+    let uris = login_uris(&host, &server.settings).ok()?;
+    let count = uris.len().max(1);
+    uris.into_iter().nth(attempt % count)
 }
 
 /// Ends what only a primary does.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use frond_bson::{DocBuf, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replset::{
-    CandidateMetrics, MemberStatus, OpTimes, SelfStatus, SetConfig, State, Status, no_successor,
+    CandidateMetrics, InitialSync, MemberStatus, OpTimes, SelfStatus, SetConfig, State, Status,
+    no_successor,
 };
 
 use super::repl_set_config::replica_set;
@@ -26,7 +27,6 @@ pub struct ReplSetGetStatus;
 const REPL_SET_GET_STATUS: Spec = Spec {
     names: &["replSetGetStatus"],
     doc: "Shows the state of the replica set.",
-    // There is no initial sync whose progress could be shown.
     fields: &["initialSync"],
     admin_only: true,
     ..Spec::CHEAP
@@ -49,12 +49,14 @@ impl Command for ReplSetGetStatus {
         {
             return Ok(of_standby(cx.server, standby, &member));
         }
-        Ok(status(cx.server, set, &member))
+        // As in MongoDB, unless the request declines.
+        let shows_copy = cx.args().i64("initialSync")?.is_none_or(|asked| asked != 0);
+        Ok(status(cx.server, set, &member, shows_copy))
     }
 }
 
 /// The status of the set, as this member knows it.
-fn status(server: &Server, set: &Replication, member: &Member) -> DocBuf {
+fn status(server: &Server, set: &Replication, member: &Member, shows_copy: bool) -> DocBuf {
     let (last, durable) = (set.last_write(), set.durable());
     let applied = member.position(last);
     let config = &member.config;
@@ -105,6 +107,17 @@ fn status(server: &Server, set: &Replication, member: &Member) -> DocBuf {
     });
     let members: Vec<MemberStatus<'_>> = own.into_iter().chain(others).collect();
     let committed = member.position(durable);
+    let copy = server.set.resync.lock().clone();
+    let initial_sync = copy.filter(|_| shows_copy).map(|copy| {
+        let progress = copy.progress();
+        InitialSync {
+            failed_attempts: i32::try_from(progress.failed_attempts).unwrap_or(i32::MAX),
+            start_ms: progress.attempt_began_ms,
+            elapsed_ms: now_ms().saturating_sub(progress.began_ms),
+            total_bytes: progress.copied.total.unwrap_or(0),
+            copied_bytes: progress.copied.bytes,
+        }
+    });
     Status {
         config,
         own: member.own,
@@ -134,7 +147,7 @@ fn status(server: &Server, set: &Replication, member: &Member) -> DocBuf {
             majority_write_ms: Some(election.date_ms),
         }),
         participant: None,
-        initial_sync: None,
+        initial_sync,
         about_self: SelfStatus {
             uptime_secs: server.instance.started.elapsed().as_secs(),
             info: "",

@@ -401,7 +401,8 @@ fn a_copy_of_a_member_is_a_member() {
     let copied = set.members[5].member_log().unwrap();
     assert_eq!(copied.state().last, Some(last));
     copied.apply(last).unwrap();
-    set.members[0].end_to_lead().unwrap();
+    let log = set.members[0].member_log().unwrap();
+    log.set_leading(false).unwrap();
     set.lead(5);
     insert(&set.members[5], "test.c", &numbered(40_000..40_100));
     set.check(5);

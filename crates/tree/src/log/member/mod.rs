@@ -439,6 +439,8 @@ impl Log {
         }
         member.committed = Some(through);
         member.committed_to = member.committed_to.max(to);
+        // Those who read the log do not wait for the next write.
+        state.readable = (state.readable).max(to.min(state.durable));
         self.shared.settle_stamps(&mut state);
         self.shared.progress.notify_all();
         Ok(to)
