@@ -1,7 +1,4 @@
-"""A replica set of three members, as applications and their operators use it.
-
-From the environment: FROND_SEED.
-"""
+"""A replica set of three members, as applications and their operators use it."""
 
 import os
 

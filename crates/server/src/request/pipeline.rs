@@ -280,8 +280,11 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     /// Ends a command whose reply has waited. `failure` is the reason why what it is about may not be durable.
     pub fn after_durability(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
         if let Some(failure) = failure {
-            // A read must not return what may be lost.
-            if self.request.admission == Some(AdmissionClass::Read) {
+            let part = Part::from_command(self.request.body);
+            // A read must not return what may be lost. Of a statement of a transaction nothing is written before the commit, so it
+            // has failed as a whole.
+            let is_statement = matches!(part, Part::Statement);
+            if self.request.admission == Some(AdmissionClass::Read) || is_statement {
                 close_cursor(self.client.server, &reply);
                 let failure = match failure.code() {
                     ErrorCode::PrimarySteppedDown => frond_replset::interrupted(),
@@ -302,7 +305,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                 ErrorCode::PrimarySteppedDown => failure.code(),
                 _ => ErrorCode::WriteConcernTimeout,
             };
-            let label = Part::from_command(self.request.body).label(None, Some(code));
+            let label = part.label(None, Some(code));
             if !reply.contains_key("errorLabels") {
                 labels::write(&mut reply, None, label);
             }

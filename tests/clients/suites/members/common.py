@@ -11,11 +11,8 @@ def with_set(function):
 
     @functools.wraps(function)
     def wrapped(replica_set):
-        import time; t0=time.time()
         replica_set.settle()
-        t1=time.time()
-        try: function(replica_set)
-        finally: print(f"# {t1-t0:.1f} {time.time()-t1:.1f}")
+        function(replica_set)
 
     return test(wrapped)
 

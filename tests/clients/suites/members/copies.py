@@ -72,15 +72,15 @@ def collections_of_every_kind_are_equal(replica_set):
 def large_documents_arrive(replica_set):
     with replica_set.connect() as client:
         large = client.kinds.large
-        large.insert_many([{"_id": n, "data": bytes([n]) * (15 << 20)} for n in range(2)])
-        large.insert_one({"_id": "many", "list": [{"n": n, "s": "x" * 50} for n in range(50_000)]})
-        large.update_one({"_id": "many"}, {"$set": {"list.25000.n": -1}})
+        large.insert_many([{"_id": n, "data": bytes([n]) * size} for n, size in enumerate((1 << 20, 15 << 20))])
+        large.insert_one({"_id": "many", "list": [{"n": n, "s": "x" * 50} for n in range(10_000)]})
+        large.update_one({"_id": "many"}, {"$set": {"list.5000.n": -1}})
         large.delete_one({"_id": 0})
         replica_set.catch_up()
         for member in replica_set.secondaries:
             there = member.client(readPreference="secondary").kinds.large
             equal(len(there.find_one({"_id": 1})["data"]), 15 << 20)
-            equal(there.find_one({"_id": "many"})["list"][25_000]["n"], -1)
+            equal(there.find_one({"_id": "many"})["list"][5_000]["n"], -1)
             equal(there.find_one({"_id": 0}), None)
         assert_same(replica_set)
         large.drop()

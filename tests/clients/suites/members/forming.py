@@ -6,6 +6,7 @@ from harness.tap import equal
 from harness.waiting import wait_until
 
 from .common import expect, with_set
+from .shell import shell
 
 
 @with_set
@@ -104,11 +105,8 @@ def members_that_are_not_initiated_refuse(replica_set):
 
 @with_set
 def the_shell_prints_how_far_secondaries_are(replica_set):
-    from .shell import shell
-
-    told = shell(replica_set.primary, "rs.printSecondaryReplicationInfo()")
+    script = "rs.printSecondaryReplicationInfo(); print(rs.status().members.length, rs.conf().members.length, db.hello().hosts.length)"
+    told = shell(replica_set.primary, script)
     for member in replica_set.secondaries:
         assert f"source: {member.host}" in told, told
-    assert "behind the primary" in told, told
-    equal(shell(replica_set.primary, "print(rs.status().members.length, rs.conf().members.length, db.hello().hosts.length)"),
-          "3 3 3")
+    assert "behind the primary" in told and told.endswith("3 3 3"), told
