@@ -164,6 +164,8 @@ def soak(replica_set, network, source, seed):
     print(f"  # {len(there)} inserted, {sum(one.unanswered for one in inserters)} batches without an answer; the register was written "
           f"{writer.done} times, {writer.unanswered} without an answer, and read {[one.done for one in readers]} times; "
           f"streams were opened {[one.opened for one in followers]} times")
+    for problem in problems[:20]:
+        print(f"  # problem: {problem[:500]}")
     equal(problems[:5], [], f"{len(problems)} problems, seed {seed}, after {counts}")
     assert_same(replica_set)
 

@@ -105,8 +105,8 @@ def members_that_are_not_initiated_refuse(replica_set):
 
 @with_set
 def the_shell_prints_how_far_secondaries_are(replica_set):
-    script = "rs.printSecondaryReplicationInfo(); print(rs.status().members.length, rs.conf().members.length, db.hello().hosts.length)"
+    script = "print(rs.status().members.length, rs.conf().members.length, db.hello().hosts.length); rs.printSecondaryReplicationInfo()"
     told = shell(replica_set.primary, script)
     for member in replica_set.secondaries:
         assert f"source: {member.host}" in told, told
-    assert "behind the primary" in told and told.endswith("3 3 3"), told
+    assert "behind the primary" in told and told.startswith("3 3 3"), told
