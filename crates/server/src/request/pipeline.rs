@@ -617,10 +617,7 @@ fn unknown_command(client: &mut Client<'_>, request: &Request<'_>, effect: &Effe
 /// The error of a command that the stop of the server has interrupted, with which drivers send it to another member.
 fn at_shutdown(server: &Server, failure: Error) -> Error {
     if failure.code() == ErrorCode::Interrupted && server.is_stopping() {
-        return Error::new(
-            ErrorCode::InterruptedAtShutdown,
-            "interrupted at shutdown",
-        );
+        return Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown");
     }
     failure
 }
