@@ -38,7 +38,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
+.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history soak-set failover before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -185,6 +185,15 @@ history: setup ## Record transactions for SECONDS (120 unless given) for each wo
 	cargo build --locked
 	FROND_SECONDS=$(if $(filter file,$(origin SECONDS)),120,$(SECONDS)) FROND_KILLS=$(if $(KILLS),$(KILLS),5) \
 		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond history
+
+soak-set: setup ## Three members that are killed, stopped and cut off under load for SECONDS (90 unless given), checked at the end; SEED
+	cargo build --locked
+	FROND_SECONDS=$(if $(filter file,$(origin SECONDS)),90,$(SECONDS)) FROND_SEED=$(SEED) \
+		.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond replica-set-soak
+
+failover: setup ## Kill and step down the primary of three members TIMES (50 unless given) under 16 clients, and time it
+	cargo build --release --locked
+	.cache/clients/venv/bin/python tests/clients/failover.py --server target/release/frond --times $(if $(TIMES),$(TIMES),50)
 
 before-login: setup ## Send MESSAGES (1000000) messages of clients that did not log in, most of them changed at random; SEED
 	cargo build --locked

@@ -131,6 +131,8 @@ ALL = {
     "backup": (300, python("backup")),
     "replica-set": (180, python("replica_set")),
     "replica-set-operations": (300, python("replica_set_operations")),
+    "replica-set-members": (600, python("replica_set_members")),
+    "replica-set-secured": (180, python("replica_set_secured")),
     "authorization": (300, python("authorization")),
     "migrate": (300, python("migrate")),
     "transfer": (120, python("transfer")),
@@ -163,6 +165,7 @@ ALL = {
     "streams": (3600, python("streams_crashes")),
     "bank": (1800, python("bank_crashes")),
     "history": (1800, python("history_recorded")),
+    "replica-set-soak": (3600, python("replica_set_soak")),
 }
 REPLICA_SET = {
     "mongoose-transactions",

@@ -231,6 +231,9 @@ impl<'s> Statement<'s> {
                 ErrorCode::WriteConflict,
                 "the transaction was aborted because memory is scarce",
             ),
+            (ErrorCode::Interrupted, Some(AbortReason::SteppedDown)) => {
+                frond_replset::interrupted()
+            }
             _ => failure,
         }
     }
@@ -291,7 +294,9 @@ fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
     match open.abort_reason().filter(|_| !is_committed) {
         Some(AbortReason::Expired) => &counts.expired,
         Some(AbortReason::Memory) => &counts.aborted_for_memory,
-        Some(AbortReason::Killed) | None => return log_if_slow(server, open, is_committed),
+        Some(AbortReason::Killed | AbortReason::SteppedDown) | None => {
+            return log_if_slow(server, open, is_committed);
+        }
     }
     .fetch_add(1, Relaxed);
     log_if_slow(server, open, is_committed);
@@ -326,6 +331,7 @@ fn log_if_slow(server: &Server, open: &Open, is_committed: bool) {
         Some(AbortReason::Killed) => "the session was ended",
         Some(AbortReason::Expired) => "transactionLifetimeLimitSeconds",
         Some(AbortReason::Memory) => "memory is scarce",
+        Some(AbortReason::SteppedDown) => "step down",
         None => "",
     };
     if !why.is_empty() {

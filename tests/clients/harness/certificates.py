@@ -37,6 +37,11 @@ basicConstraints = critical,CA:FALSE
 keyUsage = critical,digitalSignature
 extendedKeyUsage = serverAuth
 subjectAltName = DNS:localhost,IP:127.0.0.1
+[member]
+basicConstraints = critical,CA:FALSE
+keyUsage = critical,digitalSignature
+extendedKeyUsage = serverAuth,clientAuth
+subjectAltName = DNS:localhost,IP:127.0.0.1
 [client]
 basicConstraints = critical,CA:FALSE
 keyUsage = critical,digitalSignature
@@ -145,6 +150,8 @@ class Certificates:
         self.ca = Authority(os.path.join(folder, "ca"), "Frond CA")
         self.foreign_ca = Authority(os.path.join(folder, "foreign"), "Foreign CA")
         self.server = self.ca.issue("server", "server", "Servers", common_name="localhost")
+        # Members of a replica set connect with it, too.
+        self.member = self.ca.issue("member", "member", "Servers", common_name="localhost")
         self.server_rsa = self.ca.issue("server-rsa", "server", "Servers", rsa=True, common_name="localhost")
         self.server_encrypted = self.ca.encrypt("server", self.PASSWORD)
         self.client = self.ca.issue("client", "client")

@@ -6,6 +6,7 @@ Only the standard library is used, so that it can be imported next to any driver
 import socket
 import ssl
 import struct
+import uuid
 import zlib
 
 from .waiting import PATIENCE
@@ -23,14 +24,22 @@ OP_MSG = 2013
 MORE_TO_COME = 2
 
 
+class Long(int):
+    """A number that is sent with 64 bits."""
+
+
 def encode(document):
-    """BSON of a dict of str, bool, int, float, None, bytes, dict and list."""
+    """BSON of a dict of str, Long, UUID, bool, int, float, None, bytes, dict and list."""
     body = b"".join(_element(name, value) for name, value in document.items())
     return struct.pack("<i", len(body) + 5) + body + b"\0"
 
 
 def _element(name, value):
     key = name.encode() + b"\0"
+    if isinstance(value, uuid.UUID):
+        return b"\x05" + key + struct.pack("<i", 16) + b"\4" + value.bytes
+    if isinstance(value, Long):
+        return b"\x12" + key + struct.pack("<q", value)
     if isinstance(value, bool):
         return b"\x08" + key + (b"\1" if value else b"\0")
     if isinstance(value, int):

@@ -9,7 +9,8 @@ import random
 import time
 
 from bank import accounts, clients
-from bank.clients import DATABASE, Report
+from bank.clients import DATABASE
+from bank.outcome import gather, wrong
 from harness import crashing
 from harness.server import Server
 from harness.tap import equal, run, test
@@ -24,22 +25,6 @@ RESTART_SECONDS_MAX = 120
 TRANSFERS_WANTED, LONGER_SECONDS_MAX = 1_000, 600
 # Each process: clients that move money, that sum, and that write outside of transactions.
 PROCESSES, WRITERS, READERS, VISITORS = 4, 16, 2, 1
-
-
-def gather(reports, count):
-    """One report of all processes."""
-    whole = Report()
-    for _ in range(count):
-        one = reports.get(timeout=120)
-        whole.committed.update(one.committed)
-        whole.unknown.update(one.unknown)
-        whole.aborted |= one.aborted
-        whole.seen |= one.seen
-        whole.visits += one.visits
-        whole.visits_unknown += one.visits_unknown
-        whole.counts.update(one.counts)
-        whole.problems += one.problems
-    return whole
 
 
 def wait_for_transfers(database):
@@ -100,24 +85,6 @@ def money_is_neither_lost_nor_made(seed):
     sums = ("sums in a transaction", "sums in a snapshot session")
     for kind in (*sums, "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
         assert whole.counts[kind] > 0, f"no {kind}"
-
-
-def wrong(database, whole):
-    """What differs between the bank and what clients were told."""
-    problems = accounts.problems_of(database)
-    there = {transfer["_id"]: transfer for transfer in database.transfers.find()}
-    for name, transfer in whole.committed.items():
-        if there.get(name) != transfer:
-            problems.append(f"transfer {name} was acknowledged: {transfer}; there is {there.get(name)}")
-    told = whole.committed.keys() | whole.unknown.keys()
-    problems += [f"transfer {name} is there, and was not committed" for name in there if name not in told]
-    problems += [f"transfer {name} was seen and is not there" for name in sorted(whole.seen - there.keys())]
-    problems += [f"transfer {name} was seen and aborted" for name in sorted(whole.seen & whole.aborted)]
-    visits = sum(account["visits"] for name in accounts.COLLECTIONS for account in database[name].find())
-    if not 0 <= visits - whole.visits <= whole.visits_unknown:
-        text = f"{whole.visits} visits were acknowledged, {whole.visits_unknown} had no answer, {visits} are there"
-        problems.append(text)
-    return problems
 
 
 if __name__ == "__main__":

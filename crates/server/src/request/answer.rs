@@ -90,7 +90,9 @@ pub fn push_unacknowledged(
 ) {
     let info = doc! {"writeConcern": &shown_concern(server, request)};
     let (code, message, info) = match failure.code() {
-        ErrorCode::PrimarySteppedDown => (failure.code(), failure.message().to_owned(), info),
+        ErrorCode::PrimarySteppedDown | ErrorCode::InterruptedAtShutdown => {
+            (failure.code(), failure.message().to_owned(), info)
+        }
         ErrorCode::WriteConcernTimeout => {
             let mut timed_out = doc! {"wtimeout": true};
             timed_out.push_all(&info);

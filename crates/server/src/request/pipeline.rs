@@ -308,8 +308,12 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     /// Ends a command whose reply has waited. `failure` is the reason why what it is about may not be durable.
     pub fn after_durability(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
         if let Some(failure) = failure {
-            // A read must not return what may be lost.
-            if self.request.admission == Some(AdmissionClass::Read) {
+            let failure = at_shutdown(self.client.server, failure);
+            let part = Part::from_command(self.request.body);
+            // A read must not return what may be lost. Of a statement of a transaction nothing is written before the commit, so it
+            // has failed as a whole.
+            let is_statement = matches!(part, Part::Statement);
+            if self.request.admission == Some(AdmissionClass::Read) || is_statement {
                 close_cursor(self.client.server, &reply);
                 let failure = match failure.code() {
                     ErrorCode::PrimarySteppedDown => frond_replset::interrupted(),
@@ -327,10 +331,10 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                 );
             }
             let code = match failure.code() {
-                ErrorCode::PrimarySteppedDown => failure.code(),
+                ErrorCode::PrimarySteppedDown | ErrorCode::InterruptedAtShutdown => failure.code(),
                 _ => ErrorCode::WriteConcernTimeout,
             };
-            let label = Part::from_command(self.request.body).label(None, Some(code));
+            let label = part.label(None, Some(code));
             if !reply.contains_key("errorLabels") {
                 labels::write(&mut reply, None, label);
             }
@@ -491,12 +495,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             ..
         } = self;
         let server = client.server;
-        let outcome = outcome.map_err(|failure| match failure.code() {
-            ErrorCode::Interrupted if server.is_stopping() => {
-                Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown")
-            }
-            _ => truncated(failure),
-        });
+        let outcome = outcome.map_err(|failure| truncated(at_shutdown(server, failure)));
         if let Err(failure) = &outcome {
             record::count_failure(client, known, failure);
             if !known.spec.keeps_last_error {
@@ -641,6 +640,14 @@ fn unknown_command(client: &mut Client<'_>, request: &Request<'_>, effect: &Effe
     // It may be a command of another version that has a password, such as `copydbsaslstart`.
     answer.has_secrets = true;
     answer
+}
+
+/// The error of a command that the stop of the server has interrupted, with which drivers send it to another member.
+fn at_shutdown(server: &Server, failure: Error) -> Error {
+    if failure.code() == ErrorCode::Interrupted && server.is_stopping() {
+        return Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown");
+    }
+    failure
 }
 
 /// Adds the times that a member of a replica set reports to a reply.

@@ -296,7 +296,10 @@ fn check_access(
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
-    let runs_elsewhere = may_be_behind && request.name == "aggregate" && !in_transaction;
+    let runs_elsewhere = may_be_behind
+        && request.name == "aggregate"
+        && !in_transaction
+        && server.set.consensus().is_some();
     let access = match admission {
         // The primary runs it for this server.
         Some(AdmissionClass::Write) if runs_elsewhere => Access::Read { secondary_ok: true },

@@ -18,6 +18,8 @@ pub enum AbortReason {
     /// It was open for longer than `transactionLifetimeLimitSeconds`.
     Expired = 2,
     Memory = 3,
+    /// This server does not lead its replica set any more.
+    SteppedDown = 4,
 }
 
 /// An open transaction: its identity and its state.
@@ -87,6 +89,7 @@ impl Open {
             1 => Some(AbortReason::Killed),
             2 => Some(AbortReason::Expired),
             3 => Some(AbortReason::Memory),
+            4 => Some(AbortReason::SteppedDown),
             _ => None,
         }
     }

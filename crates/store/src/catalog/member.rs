@@ -195,6 +195,11 @@ impl ApplyListener for Follower {
             state.change_epochs(&known.view);
         }
         *self.effects.lock() = effects;
+        if oplog.is_some() {
+            // Its entries are visible before the readers are notified of them.
+            let before = state.oplog.last().to_u64();
+            state.oplog.readers().begin_applying(before);
+        }
         // Readers of the oplog wait for stamps.
         effects.is_any() || oplog.is_some()
     }
@@ -206,6 +211,7 @@ impl ApplyListener for Follower {
         let known = self.known(&state);
         let effects = std::mem::take(&mut *self.effects.lock());
         let followed = state.follow_commit(&known, effects, last_stamp);
+        state.oplog.readers().end_applying();
         followed.map_err(|error| match error {
             Error::Engine(error) => error,
             error => EngineError::Failed(format!(

@@ -79,6 +79,8 @@ pub struct Readers {
     changed: Condvar,
     /// For each commit that is under way a time before those of its entries.
     in_flight: [Mutex<Vec<u64>>; SHARDS],
+    /// The same for the commit of the leader of a replica set that this server applies.
+    applying: Mutex<Option<u64>>,
     /// With other servers: the time up to which their entries were looked for.
     polled_until: Option<AtomicU64>,
 }
@@ -269,7 +271,19 @@ impl Readers {
     fn notified_until(&self) -> u64 {
         let shards = self.in_flight.iter();
         let first = shards.filter_map(|shard| shard.lock().iter().min().copied());
-        first.min().unwrap_or(u64::MAX)
+        let first = first.min().unwrap_or(u64::MAX);
+        first.min(self.applying.lock().unwrap_or(u64::MAX))
+    }
+
+    /// Notes that a commit of the leader is about to become visible, and durable for readers, whose entries come after a time. Until
+    /// [`Readers::end_applying`] they take nothing behind it for quiet.
+    pub fn begin_applying(&self, after: u64) {
+        *self.applying.lock() = Some(after);
+    }
+
+    /// The readers are notified of the commit.
+    pub fn end_applying(&self) {
+        *self.applying.lock() = None;
     }
 
     /// Notifies readers of a commit, the entries of which have times from `first` to `last`. Without `places` they may be of any namespace.

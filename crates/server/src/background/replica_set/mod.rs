@@ -320,7 +320,7 @@ fn lost(server: &Server) {
         set.refresh();
     }
     for open in server.clients.sessions.open_transactions() {
-        abort_soon(server, &open, AbortReason::Killed);
+        abort_soon(server, &open, AbortReason::SteppedDown);
     }
 }
 

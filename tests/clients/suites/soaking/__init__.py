@@ -1,0 +1,1 @@
+"""Clients and troubles of a replica set of three members."""
