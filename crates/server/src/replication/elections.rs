@@ -86,7 +86,7 @@ impl Loss {
     }
 }
 
-/// Elections with one cause.
+/// Elections with one cause: those that this server stood for, and those among them that it won.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     stood: u64,

@@ -99,7 +99,7 @@ fn members(
     };
     let newest = member.primary.and_then(applied);
     let (role, followers) = (consensus.role(), consensus.followers());
-    // What a follower has told in its last heartbeat is older than what the primary writes meanwhile.
+    // The position in the last heartbeat of a follower is older than the writes of the primary meanwhile.
     let has_all = |id: i32| {
         followers.iter().any(|follower| {
             let peer = role.members.peers.get(&follower.id);
