@@ -71,7 +71,7 @@ pub enum Loss {
     HandsOver,
     /// Another member stands, or was elected.
     HigherTerm,
-    /// No majority answers.
+    /// No majority of the voters has answered for an election timeout.
     NoMajority,
 }
 
