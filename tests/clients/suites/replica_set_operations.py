@@ -212,7 +212,8 @@ def a_new_set_begins_with_the_last_member():
             with open(os.path.join(DATA, f"member-{number + 1}.pid"), encoding="ascii") as file:
                 os.kill(int(file.read()), 9)
     with member(rest) as client:
-        wait_until("no primary", lambda: not client.admin.command("hello").get("primary"))
+        states = lambda: [one["health"] for one in client.admin.command("replSetGetStatus")["members"]]  # noqa: E731
+        wait_until("the loss of the others", lambda: states().count(0.0) == 2)
     rescue = os.path.join(FOLDER, "rescue")
     frond("backup", "--uri", f"mongodb://127.0.0.1:{PORT + rest}/?directConnection=true", "--out", rescue, "--quiet")
     begun_anew(rescue, "rs0", count)

@@ -394,7 +394,7 @@ mod tests {
                 "the versions of the members differ: a:1 has 1.0, b:1 has 1.1",
             ),
             (
-                |set| set[1].answer.as_mut().unwrap().clock_ms = -2500,
+                |set| set[0].answer.as_mut().unwrap().clock_ms = 2500,
                 Level::Warning,
                 "the clock of a:1 is 2.5 s ahead of that of b:1",
             ),

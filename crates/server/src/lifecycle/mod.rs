@@ -35,6 +35,7 @@ use crate::observability::log::{Component, Log, Severity};
 use crate::observability::metrics::Metrics;
 use crate::observability::startup_warnings;
 use crate::parameters;
+use crate::replication::{is_new_to_sets, leave_old_set};
 use crate::resync;
 use crate::settings::{Settings, resolve};
 use crate::standby;
@@ -440,14 +441,21 @@ fn open_store(
     port: u16,
 ) -> Result<DocumentStore, FatalError> {
     let temporary = settings.db_path.join("_tmp");
-    let options = StoreOptions::with_temporary_files(temporary)
-        .with_large_documents(settings.large_documents)
-        .with_natural_order(settings.natural_order)
-        .following(follows);
+    let plain = || {
+        StoreOptions::with_temporary_files(temporary.clone())
+            .with_large_documents(settings.large_documents)
+            .with_natural_order(settings.natural_order)
+            .following(follows)
+    };
     let options = if settings.is_member(follows) {
-        options.of_member()
+        if is_new_to_sets(&settings.db_path) {
+            let store = open_directory(settings, log, plain())?;
+            leave_old_set(&store)
+                .map_err(|error| FatalError::new(exit::DATA_ERROR, error.to_string()))?;
+        }
+        plain().of_member()
     } else {
-        options
+        plain()
     };
     if settings.tikv.is_on {
         open_cluster(settings, log, options, port)

@@ -71,7 +71,7 @@ pub enum Loss {
     HandsOver,
     /// Another member stands, or was elected.
     HigherTerm,
-    /// No majority answers.
+    /// No majority of the voters has answered for an election timeout.
     NoMajority,
 }
 
@@ -86,7 +86,7 @@ impl Loss {
     }
 }
 
-/// Elections with one cause.
+/// Elections with one cause: those that this server stood for, and those among them that it won.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     stood: u64,

@@ -6,8 +6,37 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use frond_bson::{DocBuf, doc};
+use frond_store::DocumentStore;
+
+use super::CONFIG_COLLECTION;
+use crate::internal_collections::{delete_all, find_one, replace_one};
+
 /// The file that has the number, beside the data files.
 const NAME: &str = "member.id";
+
+/// The data file. Without it a directory has no store.
+const DATA_FILE: &str = "data.frond";
+
+/// Whether a data directory has a store that was no member here yet: of a standalone server, or restored from a backup.
+pub fn is_new_to_sets(db_path: &Path) -> bool {
+    db_path.join(DATA_FILE).exists() && !db_path.join(NAME).exists()
+}
+
+/// Ends the part that a store has had in consensus: it may be the copy of a member. It was opened as that of a standalone server, whose
+/// next checkpoint knows no consensus. There is one only if something was written, so the configuration is written again.
+///
+/// # Errors
+/// Errors of the store.
+pub fn leave_old_set(store: &DocumentStore) -> frond_error::Result<()> {
+    let Some(config) = find_one(store, CONFIG_COLLECTION, DocBuf::new())? else {
+        return Ok(());
+    };
+    let name = config.get_str("_id").unwrap_or_default().to_owned();
+    delete_all(store, CONFIG_COLLECTION, &doc! {})?;
+    replace_one(store, CONFIG_COLLECTION, &name, &config)?;
+    Ok(store.checkpoint()?)
+}
 
 /// The number in a data directory, which is made if there is none.
 ///

@@ -37,6 +37,7 @@ pub use defaults::Defaults;
 pub use durability::Acknowledgment;
 pub use elections::{Cause, Loss};
 pub use heard::{Heard, Heartbeats, Report};
+pub use identity::{is_new_to_sets, leave_old_set};
 pub use member::{Election, Member, wall};
 pub use membership::{KnownStores, are_seated, seats};
 pub use read_timestamps::ReadTimestamps;

@@ -99,7 +99,7 @@ fn members(
     };
     let newest = member.primary.and_then(applied);
     let (role, followers) = (consensus.role(), consensus.followers());
-    // What a follower has told in its last heartbeat is older than what the primary writes meanwhile.
+    // The position in the last heartbeat of a follower is older than the writes of the primary meanwhile.
     let has_all = |id: i32| {
         followers.iter().any(|follower| {
             let peer = role.members.peers.get(&follower.id);
@@ -176,6 +176,7 @@ mod tests {
         let part = reply.get_doc("frond").unwrap();
         let part = part.get_doc("replicaSet").unwrap();
         assert_eq!(part.get_bool("isPrimary"), Some(true));
+        assert_eq!(part.get_doc("waits").unwrap().get_i64("timeouts"), Some(0));
         let members = part.get_doc("members").unwrap();
         let own = members.get_doc("127.0.0.1:27017").unwrap();
         assert_eq!(own.get_i32("state"), Some(1));
