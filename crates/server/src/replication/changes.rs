@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use frond_bson::{Doc, ObjectId, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -10,6 +11,9 @@ use frond_replset::{Change, Reconfig, SetConfig, State};
 use super::{CONFIG_COLLECTION, Consensus, Election, Member, Replication, member_id, peer};
 use crate::host::clock::now_ms;
 use crate::internal_collections::{delete_all, find_one, replace_one};
+
+/// The wait of a change for a majority to have it. Without one the change goes on, and may be replaced.
+const COMMIT_WAIT: Duration = Duration::from_secs(5);
 
 impl Replication {
     /// The configuration that the store has. One of a store that has not taken part in consensus yet does not count.
@@ -85,6 +89,7 @@ impl Replication {
         )?;
         config.term = Some(as_term(consensus.role().term));
         self.begin_term(&config, consensus.role().term)?;
+        consensus.await_committed(COMMIT_WAIT)?;
         self.refresh_locked();
         Ok(Arc::new(config))
     }
@@ -118,7 +123,7 @@ impl Replication {
     ) -> Result<Change> {
         let _one = self.changing.lock();
         let member = self.initiated()?;
-        self.own_consensus()?;
+        let consensus = self.own_consensus()?;
         if !member.is_primary() {
             return Err(Error::new(
                 ErrorCode::NotWritablePrimary,
@@ -143,6 +148,7 @@ impl Replication {
         // So that reads after this see it in their operation time. First, because it may fail: the configuration is durable below.
         self.store.cluster_time().tick()?;
         self.store_config(&change.config)?;
+        consensus.await_committed(COMMIT_WAIT)?;
         self.refresh_locked();
         Ok(change)
     }

@@ -242,6 +242,19 @@ impl Consensus {
         ))
     }
 
+    /// Waits until all commits until now are committed, at most for a time.
+    ///
+    /// # Errors
+    /// A task has ended early.
+    pub fn await_committed(&self, limit: Duration) -> Result<()> {
+        let (member, position) = (self.member.clone(), self.end_position());
+        // Whether it is committed in the end is for the set to say.
+        self.wait_for(async move {
+            let committed = member.wait_committed(position);
+            let _ = tokio::time::timeout(limit, committed).await;
+        })
+    }
+
     /// Changes the members that consensus knows.
     ///
     /// # Errors

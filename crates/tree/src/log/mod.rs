@@ -32,7 +32,7 @@ mod units;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, current};
 use std::time::{Duration, Instant};
 
 use frond_kv::{CLOSE_CALLED, Wait, WaitFor};
@@ -371,7 +371,9 @@ impl Log {
             state.member.is_some()
         };
         self.shared.work.notify_one();
-        if let Some(thread) = self.thread.lock().take() {
+        // A callback of a durable entry may hold the last handle of the store; the thread that calls it ends by itself.
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != current().id()) {
             let _ = thread.join();
         }
         if is_member {
