@@ -374,7 +374,7 @@ impl ReplicaSet {
     ) -> Result<ReplicaSet, StartError> {
         let (incoming, mut outgoing) = (PeerSide::default(), None);
         let standby = match &settings.follow {
-            Some(uri) if store.is_following() => Some(Arc::new(
+            Some(uri) if store.is_following() && store.member_log().is_none() => Some(Arc::new(
                 Standby::new(uri.expose())
                     .map_err(|error| StartError::Follow(error.to_string()))?,
             )),
