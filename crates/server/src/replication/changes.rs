@@ -171,7 +171,7 @@ impl Replication {
             }
             // Another primary may have, too. Clients pass them on, and an election far ahead of the clock each time would not end.
             clock.advance(self.cluster_time())?;
-            config.term = Some(as_term(term));
+            config.term = Some(next_term(&config, term));
             self.begin_term(&config, term)?;
         }
         self.refresh_locked();
@@ -230,10 +230,10 @@ impl Replication {
             _ => leader.and_then(id_of),
         };
         self.publish(Member {
+            term: as_term(role.term).max(config.term.unwrap_or(0)),
             config: Arc::new(config),
             own,
             state,
-            term: as_term(role.term),
             primary,
             election: election.map(|(_, election)| election),
         });
@@ -287,6 +287,13 @@ impl Replication {
             self.topology.send_modify(|counter| *counter += 1);
         }
     }
+}
+
+/// The term of an election, as clients see it. It is that of consensus, but never smaller than an earlier one: a set that an earlier version
+/// has begun, or that was restored, has had terms of its own, and drivers take a primary of an earlier term for an old one.
+fn next_term(config: &SetConfig, term: u64) -> i64 {
+    let earlier = config.term.unwrap_or(0);
+    as_term(term).max(earlier.saturating_add(1))
 }
 
 /// The version and the term of a configuration.
