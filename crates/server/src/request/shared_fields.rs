@@ -342,7 +342,9 @@ impl SharedFields {
         if self.is_forwarded || (self.transaction.is_some() && !ends_transaction) {
             return None;
         }
-        if !consensus.is_leading() && !request.writes() {
+        let is_linearizable = self.read_concern.level == Some(Level::Linearizable);
+        // A read that began while this server led must not end with the past: the confirmation fails then.
+        if !consensus.is_leading() && !request.writes() && !is_linearizable {
             // A follower applies only what is committed.
             return (reads_committed && consensus.may_be_ahead())
                 .then_some(Acknowledgment::Settled(position));
