@@ -358,6 +358,8 @@ fn a_set_is_found_again_in_a_later_term() {
     assert!(before.is_primary());
     let last = first.cluster_time().last();
     set.consensus().unwrap().stop();
+    // Tasks of the member that end later hold the store.
+    first.close().unwrap();
     drop((set, first));
 
     let second = store();
@@ -373,6 +375,7 @@ fn a_set_is_found_again_in_a_later_term() {
     assert_eq!(after.config.settings, before.config.settings);
     assert!(after.election.unwrap().time > last);
     consensus.stop();
+    second.close().unwrap();
     drop((set, second));
     let failure = open(&store(), "rs1").err().unwrap();
     assert_eq!(failure.code(), ErrorCode::InvalidReplicaSetConfig);
