@@ -64,7 +64,7 @@ impl WriteConcern {
         !self.acknowledged && self.durability != Durability::Synced
     }
 
-    /// The same for a server of a cluster, whose nodes keep [`CLUSTER_COPIES`] copies of what is committed.
+    /// Accepts up to [`CLUSTER_COPIES`] members, because the nodes of a cluster keep this number of copies.
     pub fn by_cluster(self) -> WriteConcern {
         let is_enough = matches!(self.wanted, Wanted::Members(copies) if copies <= CLUSTER_COPIES);
         WriteConcern {

@@ -237,7 +237,7 @@ def last_write(member):
     return written["opTime"]["ts"] if written else bson.Timestamp(0, 0)
 
 
-def _described(client, name):
+def described(client, name):
     """The collections of a database with their options, identities and indexes."""
     database = client.get_database(name, read_preference=ReadPreference.NEAREST)
     found = {}
@@ -251,7 +251,7 @@ def _described(client, name):
     return found
 
 
-def _databases(client):
+def databases(client):
     return sorted(name for name in client.list_database_names() if name != "local")
 
 
@@ -266,12 +266,12 @@ def _documents(client, database, name, options):
 def differences(left, right):
     """Differences of two members by everything that can be read: collections, options, indexes, documents, hashes."""
     left, right = left.client(), right.client()
-    names = _databases(left)
-    if _databases(right) != names:
-        return [f"databases {names} and {_databases(right)}"]
+    names = databases(left)
+    if databases(right) != names:
+        return [f"databases {names} and {databases(right)}"]
     found = []
     for database in names:
-        theirs, ours = _described(left, database), _described(right, database)
+        theirs, ours = described(left, database), described(right, database)
         if theirs != ours:
             found += [f"{database}.{name}: {theirs.get(name)} and {ours.get(name)}" for name in theirs | ours
                       if theirs.get(name) != ours.get(name)]

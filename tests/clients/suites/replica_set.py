@@ -1,16 +1,14 @@
 """A replica set of one, as PyMongo and mongosh see it: initiation, addresses, sessions, a changed configuration, a crash."""
 
 import os
-import subprocess
 
 import pymongo
+from harness.mongosh import run_script
 from harness.server import Server
 from harness.tap import equal, run, test
 from harness.waiting import PATIENCE, wait_until
 from pymongo.errors import NotPrimaryError, OperationFailure, ServerSelectionTimeoutError
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SHELL = os.path.join(os.path.dirname(HERE), "node_modules", ".bin", "mongosh")
 SERVER = Server(os.environ["FROND_BINARY"], options=("--replSet", "rs0"))
 
 
@@ -20,17 +18,7 @@ def connect(options="", host="127.0.0.1", **more):
 
 
 def shell(script):
-    address = f"mongodb://127.0.0.1:{SERVER.port}/test?directConnection=true"
-    done = subprocess.run(
-        [SHELL, "--quiet", "--norc", address, "--eval", script],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    equal(done.returncode, 0, done.stdout + done.stderr)
-    return done.stdout.strip()
+    return run_script(SERVER.port, script)
 
 
 def primary_of(client):

@@ -12,6 +12,7 @@ import time
 import bson
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
+from harness.replica_set import databases, described
 from harness.server import Server, ServerError
 from harness.tap import equal, run, test
 from harness.waiting import PATIENCE, wait_until
@@ -61,26 +62,8 @@ def caught_up(primary, standby):
     until(f"the standby is at {last}", lambda: last_entry(standby) >= last)
 
 
-def databases(client):
-    return sorted(name for name in client.list_database_names() if name != "local")
-
-
 def reading(client, name):
     return client.get_database(name, codec_options=RAW, read_preference=ReadPreference.SECONDARY_PREFERRED)
-
-
-def described(client, name):
-    """The collections of a database with their options, identities and indexes."""
-    database = client.get_database(name, read_preference=ReadPreference.SECONDARY_PREFERRED)
-    out = {}
-    for info in database.list_collections():
-        if info["name"] == "system.profile":
-            continue
-        indexes = []
-        if info["type"] == "collection":
-            indexes = sorted(map(str, database[info["name"]].list_indexes()))
-        out[info["name"]] = (info["type"], str(info["options"]), str(info["info"].get("uuid")), indexes)
-    return out
 
 
 def same(primary, standby):

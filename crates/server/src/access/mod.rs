@@ -94,7 +94,7 @@ impl Access {
         }
     }
 
-    /// The same with the logins of members of the replica set that the settings permit.
+    /// Accepts the logins of members of the replica set as well, if the settings permit them.
     #[must_use]
     pub fn with_members(self, settings: &SecuritySettings) -> Access {
         Access {

@@ -204,9 +204,12 @@ async fn a_broken_connection_fails_its_requests_and_is_opened_again() {
     cut.add_permits(1);
     let error = pending.await.unwrap_err();
     assert_ne!(error.kind(), ErrorKind::TimedOut, "{error}");
-    while ask(&peers, &host, Kind::Heartbeat, b"4").await.is_err() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let opened_again = async {
+        while ask(&peers, &host, Kind::Heartbeat, b"4").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, opened_again).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

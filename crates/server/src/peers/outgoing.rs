@@ -152,7 +152,7 @@ impl Peers {
         }
     }
 
-    /// The same without a limit.
+    /// Sends a request as [`Peers::request`] does, and waits for the answer without a limit.
     pub fn send(
         &self,
         host: &str,

@@ -245,7 +245,8 @@ impl Replication {
         self.refresh();
     }
 
-    /// Notes that a configuration, by its version and term, does not have this member any more. It is not told by consensus.
+    /// Records the version and the term of a configuration that no longer has this member. Consensus sends nothing to a removed member, so
+    /// it learns this from a heartbeat.
     pub fn note_removal(&self, by: Option<(i32, i64)>) {
         let mut removed_by = self.removed_by.lock();
         if *removed_by < by {

@@ -13,7 +13,7 @@ use frond_replset::{
 pub struct Election {
     /// The cluster time at which it took over.
     pub time: Timestamp,
-    /// The same by the wall clock, in milliseconds since 1970.
+    /// The wall clock at that moment, in milliseconds since 1970.
     pub date_ms: i64,
 }
 

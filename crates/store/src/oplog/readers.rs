@@ -79,7 +79,7 @@ pub struct Readers {
     changed: Condvar,
     /// For each commit that is under way a time before those of its entries.
     in_flight: [Mutex<Vec<u64>>; SHARDS],
-    /// The same for the commit of the leader of a replica set that this server applies.
+    /// A time before the entries of the leader's commit that this server is applying, if it is a follower.
     applying: Mutex<Option<u64>>,
     /// With other servers: the time up to which their entries were looked for.
     polled_until: Option<AtomicU64>,

@@ -15,8 +15,8 @@ const CHECK: Duration = Duration::from_millis(250);
 /// A member without priority does not stand for election for so long, which is renewed.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// If there is no primary for so many election timeouts, also a member without priority stands: it may be the only one that has all
-/// that a majority has. It hands over as soon as another one has that, too.
+/// A member without priority stands for election once there was no primary for this number of election timeouts. It may be the only
+/// member that has everything a majority has. It hands over as soon as another member has caught up.
 const TIMEOUTS_WITHOUT_PRIMARY: u32 = 5;
 
 /// The time for another member to catch up with a primary that is to hand over.

@@ -185,7 +185,7 @@ fn gained(server: &Server, term: u64) {
             &error,
         );
     }
-    // Of a store that has just begun, the configuration was not read yet.
+    // A store that has just joined consensus has a configuration that was not read yet.
     set.refresh();
     if set.member().is_some() {
         if let Err(error) = open_oplog(&server.store, &server.settings, &server.log, true) {

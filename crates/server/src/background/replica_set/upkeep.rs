@@ -78,7 +78,7 @@ pub async fn keep_up(server: Weak<Server>) {
     }
 }
 
-/// Writes a note into the oplog if there was no write for a while, so that the lag of secondaries can be told.
+/// Writes a note into the oplog if there was no write for a while. Clients compute the lag of a secondary from the last write.
 fn note_idleness(server: &Server) {
     let Some(set) = &server.set.replication else {
         return;
@@ -107,7 +107,7 @@ fn purgeable(server: &Server) -> Option<frond_replica::EntryId> {
         LOG_BYTES_MIN
     };
     let through = consensus.applied_beyond(keeps)?;
-    // Of a primary that is reached by its members, they do not have to copy data because it is impatient.
+    // The log waits for a slow follower, which would have to copy the whole store otherwise.
     let slowest = || slowest_follower(consensus, keeps);
     slowest().map_or(Some(through), |slowest| Some(through.min(slowest)))
 }
