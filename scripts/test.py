@@ -38,7 +38,7 @@ CALIBRATION = "(calibration)"
 
 # Lines of a log that sum it up, and those that begin the report of a failure.
 SUMS = re.compile(r"^(test result: |(\w+: )?\d+ passed, \d+ failed)")
-FAILURE = re.compile(r"^not ok |^---- .* stdout ----$|^failed |panicked at |^error(\[|:)|^warning: ")
+FAILURE = re.compile(r"^not ok |^---- .* stdout ----$|^failed |^FAILED |panicked at |^error(\[|:)|^warning: ")
 
 
 @dataclasses.dataclass
@@ -264,7 +264,7 @@ def print_failures(parts):
         with open(part.log, errors="replace") if os.path.exists(part.log) else open(os.devnull) as log:
             for line in log:
                 line = line.rstrip("\n")
-                if re.match(r"^not ok |^test .* FAILED$|^failed ", line):
+                if re.match(r"^not ok |^test .* FAILED$|^FAILED |^failed ", line):
                     names.append(f"{part.name}: {line[:100]}")
                 if FAILURE.search(line):
                     show = 8

@@ -14,6 +14,7 @@ use frond_wire::{Flags, Query, Reply, op_get_more, op_query};
 use support::{Client, Running, wait_for, wait_until};
 
 /// A member of an initiated replica set.
+/// Starts the primary of a set of one.
 fn member(directory: &Path, more: &[&str]) -> Running {
     let mut arguments = vec!["--replSet", "rs0"];
     arguments.extend_from_slice(more);
@@ -25,6 +26,11 @@ fn member(directory: &Path, more: &[&str]) -> Running {
         [Some(1.0), Some(0.0)].contains(&reply.get_f64("ok")),
         "{reply:?}"
     );
+    // After a restart it serves clients before it leads.
+    wait_for("a primary", || {
+        let hello = server.connect().run("admin", &doc! {"hello": 1});
+        (hello.get_bool("isWritablePrimary") == Some(true)).then_some(())
+    });
     server
 }
 

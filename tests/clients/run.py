@@ -132,6 +132,7 @@ ALL = {
     "replica-set": (180, python("replica_set")),
     "replica-set-operations": (300, python("replica_set_operations")),
     "replica-set-members": (600, python("replica_set_members")),
+    "replica-set-rollbacks": (300, python("replica_set_rollbacks")),
     "replica-set-secured": (180, python("replica_set_secured")),
     "authorization": (300, python("authorization")),
     "migrate": (300, python("migrate")),

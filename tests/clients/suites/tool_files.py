@@ -128,18 +128,18 @@ def exports(setting):
     of_one = [*of_all, "--db", "shop", "--collection", "c"]
     for umask in (0, 0o022):
         at = f"umask-{umask}"
-        for name in ("c.json", "c.json.gz", "c.csv", "c.tsv"):
+        for name in ("c.json", "c.json.gz", "c.csv", "c.tsv", "c.bson"):
             frond(*of_one, "--fields", "_id,text", "--out", f"{at}/{name}", folder=folder, umask=umask)
         frond(*of_all, "--format", "archive", "--out", f"{at}/all.archive", folder=folder, umask=umask)
         for more in ([], ["--gzip"]):
             frond(*of_all, "--format", "dump", "--out", f"{at}/dump{len(more)}", *more, folder=folder, umask=umask)
     assert os.path.exists(os.path.join(folder, "umask-0", "dump0", "admin", "system.users.bson"))
-    check(folder, 30)
+    check(folder, 32)
     # A file of a dump that is replaced becomes private, too.
     users = os.path.join(folder, "umask-0", "dump0", "admin", "system.users.bson")
     os.chmod(users, 0o644)
     frond(*of_all, "--format", "dump", "--out", "umask-0/dump0", folder=folder)
-    check(folder, 30)
+    check(folder, 32)
 
 
 @test

@@ -226,6 +226,23 @@ def tables(setting):
 
 
 @test
+def files_of_bson(setting):
+    source, target = setting.client.transfer.source, setting.client.transfer.target
+    source.drop()
+    target.drop()
+    source.insert_many([{"_id": n, "at": datetime.datetime(2026, 2, 28), "list": [1.0, None, {"y": 2}]} for n in range(3)])
+    path = setting.write("t.bson", "")
+    of_source = ["export", "-d", "transfer", "-c", "source", "--out", path]
+    frond(*of_source, "--query", '{"_id": {"$lt": 2}}', "--sort", '{"_id": -1}')
+    frond("import", "-d", "transfer", "-c", "target", path)
+    equal(list(target.find(sort=[("_id", 1)])), list(source.find({"_id": {"$lt": 2}}, sort=[("_id", 1)])))
+    _, said = frond(*of_source, "--canonical", code=1)
+    assert "--canonical" in said, said
+    _, said = frond("import", "-d", "transfer", "-c", "target", setting.write("damaged.bson", "no documents"), code=1)
+    assert "damaged.bson" in said, said
+
+
+@test
 def a_dump_in_a_folder(setting):
     before = setting.shop()
     for more in ([], ["--gzip"]):

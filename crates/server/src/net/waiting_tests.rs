@@ -480,9 +480,11 @@ async fn a_write_that_has_waited_for_the_journal_needs_no_ticket() {
         served.until_waiting("c", 1)[0].get_str("waitingFor") == Some("the journal")
     });
     let executor = &served.test.server.execution.executor;
-    let tickets: Vec<_> =
-        std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Write, &None)).collect();
-    assert_eq!(tickets.len(), AdmissionClass::Write.tickets());
+    let mut tickets = Vec::new();
+    wait_until("all tickets", || {
+        tickets.extend(executor.try_ticket(AdmissionClass::Write, &None));
+        tickets.len() == AdmissionClass::Write.tickets()
+    });
     drop(stuck);
     assert_eq!(client.receive().get_i32("n"), Some(1));
 }

@@ -44,7 +44,7 @@ pub fn run(options: &ExportOptions) -> Result<()> {
     };
     match format {
         Format::Dump | Format::Archive => export.all(&mut client, format, database),
-        Format::Json | Format::Csv | Format::Tsv => {
+        Format::Json | Format::Csv | Format::Tsv | Format::Bson => {
             let collection = collection(database, options.common.collection.as_deref())?;
             export.one(&mut client, format, &collection)
         }
@@ -79,10 +79,15 @@ fn question(options: &ExportOptions) -> Result<ExportQuery> {
             .fields
             .iter()
             .any(|field| field == "_id" || field.starts_with("_id."));
-        if format != Format::Json && !names_id {
+        if matches!(format, Format::Csv | Format::Tsv) && !names_id {
             fields.push("_id", 0);
         }
         projection = Some(fields);
+    }
+    if format == Format::Bson && (options.canonical || options.common.json_array) {
+        return Err(Error::Usage(
+            "--canonical and --jsonArray are for JSON".to_owned(),
+        ));
     }
     if matches!(format, Format::Dump | Format::Archive) {
         let unused = [
@@ -164,7 +169,11 @@ impl Export<'_> {
         };
         let progress = Progress::new("exporting", total, common.quiet);
         let mut out = Output::create(&self.options.out, common.gzip)?;
-        if format == Format::Json {
+        if format == Format::Bson {
+            self.read(client, collection, &progress, &mut |document| {
+                out.put(document.as_bytes())
+            })?;
+        } else if format == Format::Json {
             let mut text = String::new();
             let mut is_first = true;
             if common.json_array {

@@ -1,5 +1,6 @@
 //! `frond import`.
 
+use frond_bson::Doc;
 use frond_client::Collection;
 
 use super::export::collection;
@@ -43,7 +44,7 @@ pub fn run(options: &ImportOptions) -> Result<()> {
     let done = match format {
         Format::Dump => Restore::new(&job, database)?.dump(&progress)?,
         Format::Archive => Restore::new(&job, database)?.archive(&progress)?,
-        Format::Json | Format::Csv | Format::Tsv => {
+        Format::Json | Format::Csv | Format::Tsv | Format::Bson => {
             let collection = collection(database, options.common.collection.as_deref())?;
             Done {
                 written: one(&job, format, &collection, &progress)?,
@@ -93,9 +94,22 @@ fn one(
     progress: &Progress,
 ) -> Result<Written> {
     let name = job.name();
-    let file = files_of::open(&job.options.file)?;
+    let mut file = files_of::open(&job.options.file)?;
     if job.options.drop {
         schema::drop(&mut job.node.connect()?, collection)?;
+    }
+    if format == Format::Bson {
+        let place = format!("{name}, document");
+        let named = |error: Error| Error::Data(format!("{name}: {error}"));
+        return job.run(&place, progress, |sink| {
+            let (mut document, mut number) = (Vec::new(), 0);
+            while files_of::next_document(&mut *file, &mut document).map_err(named)? {
+                number += 1;
+                job.signals.check()?;
+                sink.put(collection, Doc::from_trusted(&document), number)?;
+            }
+            Ok(())
+        });
     }
     let place = format!("{name}, line");
     if format == Format::Json {

@@ -11,6 +11,8 @@ pub enum Format {
     Csv,
     /// Values separated by tabs
     Tsv,
+    /// BSON documents of one collection, one after another: a file of a dump or of a rollback
+    Bson,
     /// A folder of BSON files with metadata, as mongodump writes it
     Dump,
     /// All of these in one file, as mongodump --archive writes it
@@ -166,6 +168,7 @@ impl CommonOptions {
             _ if path.is_dir() => Format::Dump,
             Some("csv") => Format::Csv,
             Some("tsv") => Format::Tsv,
+            Some("bson") => Format::Bson,
             Some("archive") => Format::Archive,
             _ => Format::Json,
         }
