@@ -75,6 +75,8 @@ struct State {
     /// The last entry that the disk knows to be committed.
     saved_committed: Option<EntryId>,
     is_leading: bool,
+    /// The last entry that [`MemberLog::apply_own`] has recorded as committed. The state machine may apply those before it later.
+    committed_own: Option<EntryId>,
     /// Whether a group was reported that is in no entry yet.
     is_reported: bool,
     waker: Option<Waker>,
@@ -358,6 +360,28 @@ impl MemoryLog {
         }
     }
 
+    fn apply_in(&self, state: &mut State, through: EntryId) {
+        self.check(state.disk.entry(through).is_some(), || {
+            format!("{through:?} is applied and not in the log")
+        });
+        self.check(Some(through) >= state.disk.committed, || {
+            format!("{through:?} is applied after {:?}", state.disk.committed)
+        });
+        let in_trees = state.in_trees;
+        let missing: Vec<LogEntry> = state
+            .disk
+            .entries
+            .iter()
+            .filter(|entry| entry.id <= through && entry.to > in_trees)
+            .cloned()
+            .collect();
+        for entry in missing {
+            state.disk.insert(entry.from, &entry.frames);
+            state.in_trees = entry.to;
+        }
+        state.disk.committed = Some(through);
+    }
+
     fn push(&self, mut state: parking_lot::MutexGuard<'_, State>, entry: LogEntry, done: Done) {
         let id = entry.id;
         state.disk.entries.push_back(entry);
@@ -593,26 +617,26 @@ impl MemberLog for MemoryLog {
         if Some(through) <= state.disk.purged {
             return Ok(());
         }
-        self.check(state.disk.entry(through).is_some(), || {
-            format!("{through:?} is applied and not in the log")
-        });
-        self.check(Some(through) >= state.disk.committed, || {
-            format!("{through:?} is applied after {:?}", state.disk.committed)
-        });
-        let in_trees = state.in_trees;
-        let missing: Vec<LogEntry> = state
-            .disk
-            .entries
-            .iter()
-            .filter(|entry| entry.id <= through && entry.to > in_trees)
-            .cloned()
-            .collect();
-        for entry in missing {
-            state.disk.insert(entry.from, &entry.frames);
-            state.in_trees = entry.to;
+        if Some(through) <= state.committed_own {
+            return Ok(());
         }
-        state.disk.committed = Some(through);
+        self.apply_in(&mut state, through);
         Ok(())
+    }
+
+    fn apply_own(&self, through: EntryId) -> Option<Result<()>> {
+        let mut state = self.open_state().ok()?;
+        if !state.is_leading {
+            return None;
+        }
+        if Some(through) <= state.disk.purged {
+            return Some(Ok(()));
+        }
+        if Some(through) > state.disk.committed {
+            self.apply_in(&mut state, through);
+            state.committed_own = Some(through);
+        }
+        Some(Ok(()))
     }
 
     fn committed_position(&self) -> u64 {

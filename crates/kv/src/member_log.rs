@@ -154,6 +154,13 @@ pub trait MemberLog: Send + Sync {
     /// Errors of the disk. The entry is applied in part then, and the store has to be opened again.
     fn apply(&self, through: EntryId) -> Result<()>;
 
+    /// As [`Self::apply`], if it does not have to wait: on a member that leads, whose trees have its entries already. `None`
+    /// otherwise, and nothing is done.
+    fn apply_own(&self, through: EntryId) -> Option<Result<()>> {
+        let _ = through;
+        None
+    }
+
     /// The position up to which everything is known to be committed. May be called by any thread.
     fn committed_position(&self) -> u64;
 

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use crate::entry::{Entry, Group, Payload};
 use crate::host::{Event, Host};
-use crate::ids::{Membership, StoredMembership, Vote, log_id};
+use crate::ids::{Membership, StoredMembership, Vote, entry_id, log_id};
 use crate::note;
 use crate::waiters::{Key, Waiters};
 use crate::{Runtime, Settings};
@@ -96,6 +96,8 @@ struct Recent {
     ends: VecDeque<(u64, EntryId)>,
     /// The last entry that is durable.
     durable: Option<EntryId>,
+    /// The last entry that changes the members, of those appended since the start.
+    membership: Option<EntryId>,
 }
 
 struct Known {
@@ -246,6 +248,9 @@ impl<R: Runtime> Shared<R> {
         if recent.entries.len() == RECENT_MAX {
             recent.entries.pop_front();
         }
+        if membership.is_some() {
+            recent.membership = Some(id);
+        }
         let membership = membership.map(Box::new);
         recent.entries.push_back(Known { id, membership });
         drop(recent);
@@ -321,13 +326,36 @@ impl<R: Runtime> Shared<R> {
         });
     }
 
+    /// Notes that an entry and those before it are durable. Called by the log, so it must not wait for it.
     pub fn durable(&self, id: EntryId) {
         let mut recent = self.recent.lock();
         recent.durable = recent.durable.max(Some(id));
+        let membership = recent.membership;
         drop(recent);
+        if self.is_committed_alone(id, membership) && matches!(self.log.apply_own(id), Some(Ok(())))
+        {
+            self.waiters.lock().advance(self.log.committed_position());
+        }
         if self.waiters.lock().has_spread() {
             self.pulse();
         }
+    }
+
+    /// Whether an entry that is durable here is committed by that: it is of this member's own leadership, of a set without other
+    /// voters. The core of consensus finds the same a moment later; until then its state machine has not applied the entry.
+    fn is_committed_alone(&self, id: EntryId, last_membership: Option<EntryId>) -> bool {
+        // While it is held, a vote is saved: then the core decides.
+        let elected = self.leading.try_lock().and_then(|leading| leading.elected);
+        if elected != Some(id.term) {
+            return false;
+        }
+        let applied = self.applied.lock();
+        // Then everything that was in the log at the election is applied, with its changes of members.
+        let is_ready = (applied.id).is_some_and(|applied| applied.term == id.term);
+        // A later change counts once it is in the log.
+        let is_last = last_membership <= applied.membership.log_id().as_ref().map(entry_id);
+        let mut voters = applied.membership.membership().voter_ids();
+        is_ready && is_last && voters.all(|id| id == self.id())
     }
 
     pub fn last_durable(&self) -> Option<EntryId> {

@@ -101,6 +101,10 @@ impl MemberLog for StoreLog {
         self.log.apply(through)
     }
 
+    fn apply_own(&self, through: EntryId) -> Option<EngineResult<()>> {
+        self.log.apply_own(through)
+    }
+
     fn committed_position(&self) -> u64 {
         self.log.committed_position()
     }

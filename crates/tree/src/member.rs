@@ -25,12 +25,10 @@ impl Engine {
         log.ok_or_else(|| Error::failed("this store is not a member of a replica set"))
     }
 
-    /// Inserts the frames of committed entries that the trees do not have.
-    fn apply_through(&self, through: EntryId) -> Result<()> {
-        let log = self.member_log()?;
-        // First: a memtable that fills meanwhile can be flushed only if what it has is committed.
-        let through_end = log.commit_entries(through)?;
-        if log.is_leading() {
+    /// Records on a member that leads that its entries are committed. `None` on another one.
+    fn commit_own(&self, through: EntryId) -> Option<Result<()>> {
+        let log = self.member_log().ok().filter(|log| log.is_leading())?;
+        Some(log.commit_entries(through).map(|through_end| {
             // Its own commits are in the trees, or about to be: their frames are in the log before they have their numbers. Entries
             // without frames have a place in the log, too. A commit that holds the lock passes that place itself.
             if self.log_position() < through_end
@@ -39,8 +37,17 @@ impl Engine {
                 self.advance_log_position(through_end);
             }
             self.notify_durable_stamp();
-            return Ok(());
+        }))
+    }
+
+    /// Inserts the frames of committed entries that the trees do not have.
+    fn apply_through(&self, through: EntryId) -> Result<()> {
+        if let Some(done) = self.commit_own(through) {
+            return done;
         }
+        let log = self.member_log()?;
+        // First: a memtable that fills meanwhile can be flushed only if what it has is committed.
+        let through_end = log.commit_entries(through)?;
         let mut position = {
             // A leadership that has just ended may have left a commit on its way.
             let _state = self.commit_lock.lock();
@@ -209,6 +216,10 @@ impl MemberLog for Store {
 
     fn apply(&self, through: EntryId) -> Result<()> {
         self.engine().apply_through(through)
+    }
+
+    fn apply_own(&self, through: EntryId) -> Option<Result<()>> {
+        self.engine().commit_own(through)
     }
 
     fn committed_position(&self) -> u64 {

@@ -38,8 +38,13 @@ impl<R: Runtime> Machine<R> {
             return Ok(());
         };
         let through = entry_id(&last);
-        let shared = self.shared.clone();
-        let applied = R::blocking(move || shared.log.apply(through)).await?;
+        let applied = match self.shared.log.apply_own(through) {
+            Some(applied) => applied,
+            None => {
+                let shared = self.shared.clone();
+                R::blocking(move || shared.log.apply(through)).await?
+            }
+        };
         applied.map_err(|error| self.shared.fail(error))?;
         self.shared.applied_through(through, part.membership.take());
         for responder in part.responders.drain(..) {
