@@ -9,6 +9,8 @@ pub struct WriteConcern {
     pub acknowledged: bool,
     /// True is j: true, the answer comes after the journal is on disk.
     pub journal: bool,
+    /// True is w: "majority".
+    pub majority: bool,
 }
 
 impl WriteConcern {
@@ -16,15 +18,19 @@ impl WriteConcern {
     pub const ACKNOWLEDGED: WriteConcern = WriteConcern {
         acknowledged: true,
         journal: false,
+        majority: false,
     };
 
     /// The document that goes into a command.
     #[must_use]
     pub fn to_document(self) -> DocBuf {
-        match (self.acknowledged, self.journal) {
-            (false, _) => doc! { "w": 0 },
-            (true, false) => doc! { "w": 1 },
-            (true, true) => doc! { "w": 1, "j": true },
+        let mut concern = match self.majority {
+            true => doc! { "w": "majority" },
+            false => doc! { "w": i32::from(self.acknowledged) },
+        };
+        if self.journal {
+            concern.push("j", true);
         }
+        concern
     }
 }

@@ -141,20 +141,36 @@ pub(crate) fn add_stamp(payload: &mut [u8], at: usize, first: u64) -> u64 {
 
 /// A sound payload of the log with ordinary puts in place of stamped ones, and the last of its stamps.
 pub fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
+    if stamped_puts(payload).is_none() {
+        return (Cow::Borrowed(payload), None);
+    }
+    let mut ordinary = payload.to_vec();
+    let (kept, last) = add_stamps(&mut ordinary);
+    let kept = kept.len();
+    ordinary.truncate(kept);
+    (Cow::Owned(ordinary), last)
+}
+
+/// As [`with_stamps`], in place.
+pub fn add_stamps(payload: &mut [u8]) -> (&[u8], Option<u64>) {
+    let Some((first, places)) = stamped_puts(payload) else {
+        return (payload, None);
+    };
+    let kept = payload.len() - OP_STAMP_BYTES;
+    let ordinary = &mut payload[..kept];
+    let stamps = places.into_iter().map(|at| add_stamp(ordinary, at, first));
+    let last = stamps.max();
+    (ordinary, last)
+}
+
+/// The first stamp of a sound payload, and the positions of its stamped puts.
+fn stamped_puts(payload: &[u8]) -> Option<(u64, Vec<usize>)> {
     let mut ops = decode(payload);
     let mut places = Vec::new();
     while ops.next().is_some() {
         places.extend(ops.stamped_at);
     }
-    let Some(first) = ops.stamp else {
-        return (Cow::Borrowed(payload), None);
-    };
-    let mut ordinary = payload[..payload.len() - OP_STAMP_BYTES].to_vec();
-    let stamps = places
-        .into_iter()
-        .map(|at| add_stamp(&mut ordinary, at, first));
-    let last = stamps.max();
-    (Cow::Owned(ordinary), last)
+    ops.stamp.map(|first| (first, places))
 }
 
 /// An iterator over encoded operations.

@@ -120,6 +120,8 @@ pub(crate) struct Engine {
     pub(crate) log: OnceLock<Log>,
     /// Gets the commits that a member of a replica set applies.
     pub(crate) apply_listener: ArcSwapOption<Listening>,
+    /// A buffer for the frames of the entries that are applied.
+    pub(crate) applied_frames: Mutex<Vec<u8>>,
     /// The commit point of the replica set, for checkpoints during the replay.
     pub(crate) replayed_point: Mutex<Option<CommitPoint>>,
     pub(crate) checkpointer: Mutex<Checkpointer>,

@@ -19,6 +19,9 @@ use crate::log::{Log, Stamped};
 use crate::recovery::payload_bytes_max;
 use crate::{Error, Result, Store};
 
+/// Bytes of the buffer that is kept between two applications of entries.
+const APPLIED_FRAMES_MAX: usize = 4 << 20;
+
 impl Engine {
     fn member_log(&self) -> Result<&Log> {
         let log = self.log.get().filter(|_| self.options.member);
@@ -53,11 +56,15 @@ impl Engine {
             let _state = self.commit_lock.lock();
             self.log_position()
         };
-        log.visit_frames(position, through, |end, sequence, payload| {
+        let mut frames = self.applied_frames.lock();
+        log.visit_frames(position, through, &mut frames, |end, sequence, payload| {
             self.apply_frame(position, end, sequence, payload)?;
             position = end;
             Ok(())
         })?;
+        frames.clear();
+        frames.shrink_to(APPLIED_FRAMES_MAX);
+        drop(frames);
         if self.log_position() < through_end {
             let _state = self.commit_lock.lock();
             self.advance_log_position(through_end);
@@ -70,10 +77,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the frame does not follow what was applied before.
-    fn apply_frame(&self, from: u64, to: u64, sequence: u64, payload: &[u8]) -> Result<()> {
+    fn apply_frame(&self, from: u64, to: u64, sequence: u64, payload: &mut [u8]) -> Result<()> {
         let log = self.member_log()?;
-        let (payload, last_stamp) = operation::with_stamps(payload);
-        let payload = &*payload;
+        let (payload, last_stamp) = operation::add_stamps(payload);
         let bytes = payload_bytes_max(payload);
         let mut state = self.make_room(bytes, true)?;
         let fail_stop = FailStop::begin("applying an entry");

@@ -179,6 +179,7 @@ impl Store {
             publisher,
             log: OnceLock::new(),
             apply_listener: ArcSwapOption::empty(),
+            applied_frames: Mutex::default(),
             replayed_point: Mutex::default(),
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),

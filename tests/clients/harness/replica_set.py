@@ -58,9 +58,19 @@ class Member(Server):
         return self.command("replSetGetStatus")
 
     def pause(self):
-        """Stops the process without its knowledge (SIGSTOP)."""
+        """Stops the process without its knowledge (SIGSTOP), and waits until none of its threads runs any more."""
         self.process.send_signal(signal.SIGSTOP)
         self.is_paused = True
+        wait_until("stopped threads", self._has_stopped, passing=(FileNotFoundError, ProcessLookupError))
+
+    def _has_stopped(self):
+        tasks = f"/proc/{self.process.pid}/task"
+        for task in os.listdir(tasks):
+            with open(os.path.join(tasks, task, "stat"), encoding="ascii", errors="replace") as stat:
+                # The state follows the name, which is in parentheses.
+                if stat.read().rpartition(")")[2].split()[0] not in "TtZX":
+                    return False
+        return True
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)

@@ -29,6 +29,11 @@ pub struct Inserting {
 
 impl Inserts for Connection {
     fn insert_into(&mut self, collection: &Collection, concern: WriteConcern) -> Result<()> {
+        if concern.majority {
+            return Err(Error::Settings(
+                "--majority is for replica sets of MongoDB and Frond".to_owned(),
+            ));
+        }
         self.set_journal(concern)?;
         let table = Table::of(collection).full();
         let copy = format!("COPY {table} (id, doc) FROM STDIN (FORMAT binary)");

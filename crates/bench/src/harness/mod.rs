@@ -280,11 +280,8 @@ impl Target {
     /// The write concern of the command line, else of the connection string, else `w`.
     pub fn concern(&self, options: &WriteOptions, w: u8) -> Result<WriteConcern> {
         let defaults = self.system.defaults();
-        let acknowledged = options
-            .write_concern
-            .or(defaults.write_concern)
-            .unwrap_or(w)
-            == 1;
+        let given = options.write_concern.or(defaults.write_concern);
+        let acknowledged = options.majority || given.unwrap_or(w) == 1;
         let journal = options.journal || defaults.journal.unwrap_or(false);
         if journal && !acknowledged {
             return Err(Error::Settings(
@@ -294,6 +291,7 @@ impl Target {
         Ok(WriteConcern {
             acknowledged,
             journal,
+            majority: options.majority,
         })
     }
 }

@@ -47,6 +47,10 @@ pub struct WriteOptions {
     #[arg(long)]
     pub journal: bool,
 
+    /// Wait until a majority of the replica set has each insert (w: "majority")
+    #[arg(long, conflicts_with = "write_concern")]
+    pub majority: bool,
+
     /// 1 waits for the server's answer to each insert, 0 does not [default: w in the URI, else 1 for
     /// insert and multikey, 0 for indexcost]
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]

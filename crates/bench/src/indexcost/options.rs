@@ -71,7 +71,11 @@ impl Work {
     pub fn settings(&self, acknowledged: &[bool]) -> Vec<(&'static str, String)> {
         let names: Vec<&str> = acknowledged
             .iter()
-            .map(|acknowledged| if *acknowledged { "1" } else { "0" })
+            .map(|acknowledged| match acknowledged {
+                _ if self.write.majority => "majority",
+                true => "1",
+                false => "0",
+            })
             .collect();
         vec![
             (

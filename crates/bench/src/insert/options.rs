@@ -125,6 +125,15 @@ impl Work {
             ("threads that read", self.readers.to_string()),
             ("documents in an insert", self.write.batch.to_string()),
             ("journal", journal.to_owned()),
+            (
+                "majority of the replica set",
+                if self.write.majority {
+                    "waited for"
+                } else {
+                    "not waited for"
+                }
+                .to_owned(),
+            ),
             ("turns of each server", turns.to_string()),
         ]
     }

@@ -170,6 +170,7 @@ impl<'a> ManykeysRunner<'a> {
         WriteConcern {
             acknowledged,
             journal: acknowledged && self.journal,
+            majority: false,
         }
     }
 

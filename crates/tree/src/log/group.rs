@@ -130,9 +130,10 @@ impl SealedEntry {
         &self.bytes[start..start + self.mark.note_bytes as usize]
     }
 
-    /// The uncompressed frames, of which there may be none.
-    pub(super) fn frames(&self) -> Option<Vec<u8>> {
-        self.header.frames(self.bytes[HEADER_BYTES..].to_vec())
+    /// Restores the uncompressed frames, of which there may be none.
+    pub(super) fn frames(&self, out: &mut Vec<u8>) -> Option<()> {
+        let prefix = HEADER_BYTES + MARK_BYTES + self.mark.note_bytes as usize;
+        self.header.restore(self.bytes.get(prefix..)?, out)
     }
 
     /// The header for the log of this member, in which everything before `durable` is durable.
@@ -225,29 +226,27 @@ impl Header {
     }
 
     /// The frames, from the bytes after the header in the file.
-    pub(super) fn frames(&self, mut stored: Vec<u8>) -> Option<Vec<u8>> {
-        if !self.matches(&stored) {
+    pub(super) fn frames(&self, stored: &[u8]) -> Option<Vec<u8>> {
+        if !self.matches(stored) {
             return None;
         }
+        let mut prefix = 0;
         if self.is_entry {
-            let mark = Mark::decode(&stored, self.position)?;
-            let prefix = MARK_BYTES + mark.note_bytes as usize;
-            if prefix > stored.len() {
-                return None;
-            }
-            stored.drain(..prefix);
+            let mark = Mark::decode(stored, self.position)?;
+            prefix = MARK_BYTES + mark.note_bytes as usize;
         }
+        let mut frames = Vec::new();
+        self.restore(stored.get(prefix..)?, &mut frames)?;
+        Some(frames)
+    }
+
+    /// Restores the frames from bytes that are known to be of this group, without its mark.
+    fn restore(&self, stored: &[u8], out: &mut Vec<u8>) -> Option<()> {
         if self.is_padding() {
-            return (stored == PADDING).then(Vec::new);
+            out.clear();
+            return (stored == PADDING).then_some(());
         }
-        match self.codec {
-            Compression::None => (stored.len() == self.bytes as usize).then_some(stored),
-            codec => {
-                let mut restored = Vec::new();
-                compress::decompress(codec, &stored, self.bytes as usize, &mut restored)?;
-                Some(restored)
-            }
-        }
+        compress::decompress(self.codec, stored, self.bytes as usize, out)
     }
 }
 
@@ -404,7 +403,7 @@ mod tests {
     fn decode(bytes: &[u8]) -> Option<(Header, Vec<Vec<u8>>)> {
         let header = Header::decode(bytes)?;
         let stored = bytes[HEADER_BYTES..].get(..header.stored_bytes as usize)?;
-        let frames = header.frames(stored.to_vec())?;
+        let frames = header.frames(stored)?;
         let owned = payloads(&frames).map(|payload| payload.map(<[u8]>::to_vec));
         Some((header, owned.collect::<Option<Vec<Vec<u8>>>>()?))
     }

@@ -59,7 +59,7 @@ impl Segment {
             return Ok(None);
         }
         let stored = self.read(at + HEADER_BYTES as u64, header.stored_bytes as usize)?;
-        Ok(header.frames(stored))
+        Ok(header.frames(&stored))
     }
 
     /// The first valid header from `at` on whose position is above `above`, and its offset.

@@ -482,12 +482,13 @@ impl Log {
     }
 
     /// Calls `visit` with the frames from a position on to the end of an entry: the position after each, the number of its first
-    /// operation, and its payload.
+    /// operation, and its payload, which it may change. `frames` is a buffer.
     pub(crate) fn visit_frames(
         &self,
         from: u64,
         through: EntryId,
-        mut visit: impl FnMut(u64, u64, &[u8]) -> Result<()>,
+        frames: &mut Vec<u8>,
+        mut visit: impl FnMut(u64, u64, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let first = {
             let mut state = self.shared.state.lock();
@@ -503,17 +504,23 @@ impl Log {
                 offset: 0,
                 what: "an entry of the log has malformed frames",
             };
-            let frames = sealed.frames().ok_or_else(damaged)?;
+            sealed.frames(frames).ok_or_else(damaged)?;
             let (mut position, mut sequence) = (sealed.header.position, sealed.header.sequence);
-            for payload in payloads(&frames) {
+            let mut rest = &mut frames[..];
+            while !rest.is_empty() {
+                let payload = payloads(rest).next().flatten();
                 let payload = payload.filter(|payload| is_sound(payload));
                 let payload = payload.ok_or_else(damaged)?;
+                let numbers = numbers_of(payload);
+                let frame_bytes = FRAME_HEADER_BYTES + payload.len();
+                let (frame, others) = std::mem::take(&mut rest).split_at_mut(frame_bytes);
                 let start = position;
-                position += (FRAME_HEADER_BYTES + payload.len()) as u64;
+                position += frame.len() as u64;
                 if start >= from {
-                    visit(position, sequence, payload)?;
+                    visit(position, sequence, &mut frame[FRAME_HEADER_BYTES..])?;
                 }
-                sequence += numbers_of(payload);
+                sequence += numbers;
+                rest = others;
             }
         }
         Ok(())
