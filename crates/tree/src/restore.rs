@@ -1,5 +1,7 @@
 //! Restores: files that were written from copies and pieces of the log become a store.
 
+use frond_kv::{EntryId, MemberLog};
+
 use crate::inspect::Inspector;
 use crate::log::{self, RestorePoint};
 use crate::store::Store;
@@ -18,6 +20,8 @@ pub struct Restored {
     pub store_id: [u8; 16],
     /// Trees that wait for a bulk load, which the log does not have: load or drop them before anything is read from them.
     pub loading: Vec<TreeId>,
+    /// The last entry of the log, if the store is that of a member of a replica set.
+    pub last_entry: Option<EntryId>,
 }
 
 /// Turns files that were written from a [`crate::CheckpointCopy`] and [`crate::LogPiece`]s into a store: ends the log at a moment,
@@ -97,6 +101,7 @@ pub fn finish_restore(options: Options, point: RestorePoint) -> Result<Restored>
         log_frames: ending.frames,
         store_id: store.store_id(),
         loading: loading.collect(),
+        last_entry: store.state().last,
     };
     store.close()?;
     Ok(restored)

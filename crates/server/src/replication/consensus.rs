@@ -187,6 +187,11 @@ impl Consensus {
         super::has_entries(&*self.log)
     }
 
+    /// The last entry of the log, which this member may have acknowledged.
+    pub fn last_entry(&self) -> Option<EntryId> {
+        self.log.state().last
+    }
+
     /// The position after all commits until now.
     pub fn end_position(&self) -> u64 {
         self.log.end_position()

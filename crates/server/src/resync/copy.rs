@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use frond_bson::{Doc, Value, doc};
 use frond_client::{Client, Error, Uri};
+use frond_replica::EntryId;
 use frond_store::backup::{RestorePoint, RestoreTarget};
 
 /// Why a copy failed.
@@ -74,7 +75,7 @@ pub struct Copied {
 }
 
 /// Copies the store of the server at `uri` into `folder`, which is empty or does not exist. When this returns, the copy is durable and
-/// closed. `report` is called for each reply.
+/// closed. `report` is called for each reply. Returns the last entry of the log of a member.
 ///
 /// # Errors
 /// See [`CopyError`]. The folder is to be removed then.
@@ -84,7 +85,7 @@ pub fn copy(
     becomes: Becomes,
     stop: &Arc<AtomicBool>,
     report: &mut dyn FnMut(Copied),
-) -> Result<(), CopyError> {
+) -> Result<Option<EntryId>, CopyError> {
     let mut client = Client::connect(uri, stop.clone())?;
     let mut target = RestoreTarget::create(folder)?;
     let (mut head, mut copied) = (Vec::new(), Copied::default());
@@ -134,15 +135,17 @@ pub fn copy(
     match becomes {
         Becomes::Standalone => {
             target.finish(&head, RestorePoint::End)?;
+            Ok(None)
         }
         Becomes::Member => {
+            let restored = target.finish_as_member(&head)?;
             // A member does not load indexes by itself: the log of the leader has their entries.
-            if !target.finish_as_member(&head)?.loading.is_empty() {
+            if !restored.loading.is_empty() {
                 return Err(CopyError::Unfinished);
             }
+            Ok(restored.last_entry)
         }
     }
-    Ok(())
 }
 
 /// Fails if the copy does not fit into the file system. What is left then is for the log that is copied with it.

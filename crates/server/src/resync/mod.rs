@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
 use frond_client::Uri;
+use frond_replica::EntryId;
 use parking_lot::{Condvar, Mutex};
 
 use crate::host::clock::now_ms;
@@ -78,10 +79,14 @@ impl Resync {
     /// Starts the thread that copies. `sources` is called for each attempt, and `complete` by the thread once the next start takes the
     /// copy over; it must not call [`Resync::stop`].
     ///
+    /// A copy counts only if its log ends with the entry `acknowledged` or a later one, as an elected leader's does. Otherwise it could lack
+    /// an entry that is committed because this member has acknowledged it, and the set could elect a leader that lacks it, too.
+    ///
     /// # Errors
     /// If the thread cannot be started.
     pub fn start(
         sources: Sources,
+        acknowledged: Option<EntryId>,
         db_path: &Path,
         log: Arc<Log>,
         complete: Box<dyn FnOnce() + Send>,
@@ -103,6 +108,7 @@ impl Resync {
         });
         let copying = Copying {
             resync: resync.clone(),
+            acknowledged,
             db_path: db_path.to_owned(),
             log,
         };
@@ -147,6 +153,7 @@ impl Resync {
 /// The thread of a copy.
 struct Copying {
     resync: Arc<Resync>,
+    acknowledged: Option<EntryId>,
     db_path: PathBuf,
     log: Arc<Log>,
 }
@@ -217,8 +224,14 @@ impl Copying {
         };
         let folder = directory::folder(&self.db_path);
         let stop = &self.resync.stop;
-        copy(&folder, uri, Becomes::Member, stop, &mut report)
+        let last = copy(&folder, uri, Becomes::Member, stop, &mut report)
             .map_err(|error| error.to_string())?;
+        if last < self.acknowledged {
+            return Err(
+                "the copy ends before what this member has acknowledged; its source is behind"
+                    .to_owned(),
+            );
+        }
         directory::accept(&self.db_path).map_err(of_files)
     }
 

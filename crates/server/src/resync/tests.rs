@@ -85,7 +85,7 @@ async fn a_member_becomes_a_copy_and_keeps_its_vote() {
     });
     let (done, wait) = channel();
     let complete = Box::new(move || done.send(()).unwrap());
-    let resync = Resync::start(sources, path, log.clone(), complete).unwrap();
+    let resync = Resync::start(sources, None, path, log.clone(), complete).unwrap();
     tokio::task::block_in_place(|| wait.recv_timeout(PATIENCE)).unwrap();
     assert!(resync.progress().phase == Phase::Complete);
     let progress = resync.progress();
@@ -107,13 +107,31 @@ async fn a_member_becomes_a_copy_and_keeps_its_vote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_copy_without_what_the_member_has_acknowledged_is_not_taken() {
+    let (mut server, uri) = listening();
+    server.fill("c", 10);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let (_folder, log) = log();
+    let sources: Sources = Box::new(move || Some(uri.clone()));
+    let acknowledged = Some(EntryId { term: 9, index: 1 });
+    let complete = Box::new(|| panic!("the copy was taken"));
+    let resync = Resync::start(sources, acknowledged, path, log.clone(), complete).unwrap();
+    wait_until("an attempt fails", || resync.progress().failed_attempts > 0);
+    let error = resync.progress().last_error.unwrap();
+    assert!(error.contains("acknowledged"), "{error}");
+    resync.stop();
+    assert_eq!(take_over(path, &log).unwrap(), Taken::Nothing);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_is_stopped_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let (_folder, log) = log();
     let unreachable: Uri = "mongodb://127.0.0.1:1".parse().unwrap();
     let sources: Sources = Box::new(move || Some(unreachable.clone()));
-    let resync = Resync::start(sources, path, log.clone(), Box::new(|| ())).unwrap();
+    let resync = Resync::start(sources, None, path, log.clone(), Box::new(|| ())).unwrap();
     wait_until("an attempt fails", || resync.progress().failed_attempts > 0);
     resync.stop();
     assert_eq!(resync.progress().phase, Phase::Stopped);

@@ -39,7 +39,7 @@ pub(super) fn fill(
             progress.report(copied);
         });
         match copied {
-            Ok(()) => {
+            Ok(_) => {
                 progress.log("The copy of the primary is complete");
                 break;
             }

@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(3600);
 const TIMEOUTS_WITHOUT_PRIMARY: u32 = 5;
 
 /// The time for another member to catch up with a primary that is to hand over.
-const HAND_OVER: Duration = Duration::from_secs(5);
+pub const HAND_OVER: Duration = Duration::from_secs(5);
 
 /// The state between two checks.
 #[derive(Default)]

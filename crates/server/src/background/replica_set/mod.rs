@@ -1,6 +1,7 @@
 //! A member of a replica set. This file has the work at the beginning and at the end of its time as the primary, and the reload of
 //! settings that the members share.
 
+mod damage;
 mod elections;
 mod heartbeats;
 mod membership;
@@ -256,6 +257,7 @@ fn copy_store(server: &Arc<Server>, from: u64) {
     );
     // It must not acknowledge anything from here on.
     consensus.stop();
+    let acknowledged = consensus.last_entry();
     let (weak, done) = (Arc::downgrade(server), Arc::downgrade(server));
     let attempts = AtomicUsize::new(0);
     let sources = move || {
@@ -273,6 +275,7 @@ fn copy_store(server: &Arc<Server>, from: u64) {
     let path = &server.settings.db_path;
     match Resync::start(
         Box::new(sources),
+        acknowledged,
         path,
         server.log.clone(),
         Box::new(complete),

@@ -1,4 +1,5 @@
-//! Work of a member at intervals: notes of an idle primary, and the removal of entries that the log need not keep.
+//! Work of a member at intervals: notes of an idle primary, the removal of entries that the log need not keep, and the replacement of
+//! a damaged store.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use frond_bson::doc;
 use frond_replset::needs_idle_write;
 
 use super::CONTEXT;
+use super::damage::replace_damaged;
 use crate::host::clock::now_ms;
 use crate::observability::log::Component;
 use crate::replication::Consensus;
@@ -64,6 +66,7 @@ pub async fn keep_up(server: Weak<Server>) {
             if purges { purgeable(&worker) } else { None }
         });
         let through = looked.await.ok().flatten();
+        replace_damaged(&owned).await;
         if let (Some(through), Some(consensus)) = (through, owned.set.consensus())
             && let Err(error) = consensus.member().purge(through).await
         {
