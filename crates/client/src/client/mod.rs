@@ -16,7 +16,6 @@ mod write;
 
 pub use bulk::{BulkOptions, WriteFailure};
 pub use cursor::{Cursor, CursorRequest};
-pub use find::first_of_batch;
 pub use request::Find;
 pub use write::{Dialect, WriteTarget};
 

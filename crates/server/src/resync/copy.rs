@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use frond_bson::{Doc, Value, doc};
 use frond_client::{Client, Error, Uri};
-use frond_store::backup::{RestorePoint, RestoreTarget};
+use frond_store::backup::RestoreTarget;
 
 /// Why a copy failed.
 #[derive(Debug)]
@@ -55,15 +55,6 @@ impl std::fmt::Display for CopyError {
     }
 }
 
-/// The store that a copy becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Becomes {
-    /// That of a server with a log of its own.
-    Standalone,
-    /// That of a member of the replica set that the source is a member of.
-    Member,
-}
-
 /// Bytes of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
@@ -73,7 +64,8 @@ pub struct Copied {
     pub total: Option<u64>,
 }
 
-/// Copies the store of the server at `uri` into `folder`, which is empty or does not exist. When this returns, the copy is durable and
+/// Copies the store of the server at `uri` into `folder`, which is empty or does not exist, as that of another member of its replica
+/// set. When this returns, the copy is durable and
 /// closed. `report` is called for each reply.
 ///
 /// # Errors
@@ -81,7 +73,6 @@ pub struct Copied {
 pub fn copy(
     folder: &Path,
     uri: &Uri,
-    becomes: Becomes,
     stop: &Arc<AtomicBool>,
     report: &mut dyn FnMut(Copied),
 ) -> Result<(), CopyError> {
@@ -131,16 +122,9 @@ pub fn copy(
             "the copy has no end".to_owned(),
         )));
     }
-    match becomes {
-        Becomes::Standalone => {
-            target.finish(&head, RestorePoint::End)?;
-        }
-        Becomes::Member => {
-            // A member does not load indexes by itself: the log of the leader has their entries.
-            if !target.finish_as_member(&head)?.loading.is_empty() {
-                return Err(CopyError::Unfinished);
-            }
-        }
+    // A member does not load indexes by itself: the log of the leader has their entries.
+    if !target.finish_as_member(&head)?.loading.is_empty() {
+        return Err(CopyError::Unfinished);
     }
     Ok(())
 }
