@@ -14,7 +14,7 @@ mod write_concern;
 
 pub use client::{
     BulkOptions, Client, Cursor, CursorRequest, Dialect, Find, Limits, WriteFailure, WriteTarget,
-    check,
+    check, first_of_batch,
 };
 pub use collection::Collection;
 pub use encryption::Encryption;

@@ -71,7 +71,7 @@ impl Client {
 }
 
 /// The first document of a reply to `find`.
-fn first_of_batch(reply: &Doc) -> Option<&Doc> {
+pub fn first_of_batch(reply: &Doc) -> Option<&Doc> {
     let batch = reply.get_doc("cursor")?.get_array("firstBatch")?;
     batch.iter().next().and_then(|(_, first)| first.as_doc())
 }

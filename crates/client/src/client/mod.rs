@@ -16,6 +16,7 @@ mod write;
 
 pub use bulk::{BulkOptions, WriteFailure};
 pub use cursor::{Cursor, CursorRequest};
+pub use find::first_of_batch;
 pub use request::Find;
 pub use write::{Dialect, WriteTarget};
 
