@@ -6,7 +6,7 @@ pub struct Replaced {
     pub option: &'static str,
     /// The path in the configuration file.
     pub key: &'static str,
-    /// What to do instead.
+    /// The advice in the error.
     pub instead: &'static str,
 }
 

@@ -122,8 +122,8 @@ impl ReadTimestamps {
         ))
     }
 
-    /// The moment of a member that follows the primary, at a time, or the current one with its time: the last entry that was applied. Between entries it
-    /// has no times of its own.
+    /// The moment of a member that follows the primary, at a time, or the current one with its time: the last entry that was
+    /// applied. Between entries it has no times of its own.
     ///
     /// # Errors
     /// `SnapshotTooOld` (239) for a time that is not kept, errors of the engine.

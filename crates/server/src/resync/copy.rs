@@ -65,8 +65,7 @@ pub struct Copied {
 }
 
 /// Copies the store of the server at `uri` into `folder`, which is empty or does not exist, as that of another member of its replica
-/// set. When this returns, the copy is durable and
-/// closed. `report` is called for each reply.
+/// set. When this returns, the copy is durable and closed. `report` is called for each reply.
 ///
 /// # Errors
 /// See [`CopyError`]. The folder is to be removed then.
