@@ -38,7 +38,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history soak-set failover before-login login-timing deny clean
+.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams history soak-set failover before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -175,11 +175,6 @@ streams: setup ## Change streams beside bulk inserts and transactions in 512 MiB
 	cargo build --locked
 	FROND_SECONDS=$$((60 * $(if $(filter file,$(origin MINUTES)),5,$(MINUTES)))) FROND_KILLS=$(if $(KILLS),$(KILLS),20) \
 		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond streams
-
-standby: setup ## A primary under load and its standby, with KILLS (20) of each side, equal at the end; SEED
-	cargo build --locked
-	FROND_KILLS=$(if $(KILLS),$(KILLS),20) FROND_SEED=$(SEED) FROND_TEST="both sides" \
-		.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond standby
 
 history: setup ## Record transactions for SECONDS (120 unless given) for each workload, with KILLS (5) of the server, and check them; SEED
 	cargo build --locked

@@ -162,7 +162,6 @@ ALL = {
     "change-streams-mgo": (120, go("mgo", "replica-set")),
     "oplog-go": (180, go("go", "oplog")),
     "oplog-2.4": (120, python("tail_2013", "2.4.2")),
-    "standby": (1200, python("standby")),
     "streams": (3600, python("streams_crashes")),
     "bank": (1800, python("bank_crashes")),
     "history": (1800, python("history_recorded")),

@@ -19,12 +19,9 @@
 //! of the chain (4 bytes), and for each operation of this entry its length (4 bytes) and a value as above. A transaction is a
 //! chain of entries with consecutive timestamps, of which all but the last are marked as partial.
 
-mod of_document;
-
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 
 use crate::error::{Result, corrupt};
-pub use of_document::{Decoded, Decoder, set_pre_image, set_pre_images};
 
 /// The most bytes of the operations of one entry in MongoDB's format. One operation alone may be larger by its envelope.
 pub const OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -9,8 +9,8 @@ use crate::internal_collections::{find_one, replace_one};
 use crate::observability::log::Component;
 use crate::state::Server;
 
-/// Stores the document at the start. The server starts without it, too: the disk may be full. What follows another server
-/// takes over that server's.
+/// Stores the document at the start. The server starts without it, too: the disk may be full. A secondary
+/// has that of the primary.
 pub fn write(server: &Server) {
     if !server.leads() {
         return;

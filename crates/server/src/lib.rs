@@ -55,7 +55,6 @@ mod scripting;
 mod sessions;
 mod settings;
 mod sharding;
-mod standby;
 mod state;
 mod statements;
 mod tail_throttle;

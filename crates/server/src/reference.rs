@@ -128,7 +128,7 @@ The command `compact` moves the pending messages of a collection's trees to thei
 nothing to free; `bytesFreed` is by how much the trees have become smaller. Without `freeSpaceTargetMB` there is no least amount (MongoDB's
 default is 20). While `fsync` holds a lock, writes of clients, `compact`, the TTL monitor, the trimming of the oplog and the
 profiler wait, and the data files do not change; backups are an error (20). `lockInfo` shows this lock and the operations that run or wait for it:
-there are no locks of databases and collections. `connPoolStats` shows the connection of a standby to its primary. Index filters and query
+there are no locks of databases and collections. `connPoolStats` shows no pools, because there are none. Index filters and query
 settings bound the indexes of a query, except for `$text` and `$near`, which need an index of their kind, and for a look-up by `_id`; a query
 shape of `setQuerySettings` is Frond's own, so hashes differ from MongoDB's, and `queryFramework` is kept and has no effect. With
 `notablescan` queries with conditions that would read a whole collection are error 291, also if a hint asks for it. `syncdelay` is 0 by

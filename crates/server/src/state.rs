@@ -32,13 +32,12 @@ use crate::observability::query_stats::QueryStats;
 use crate::oplog::{self, OplogUpkeep};
 use crate::peers::{PeerIdentity, PeerSide, Peers};
 use crate::query_settings::AllQuerySettings;
-use crate::replication::{Consensus, Replication, stored_name};
+use crate::replication::{Consensus, Replication};
 use crate::resync::Resync;
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::sharding;
-use crate::standby::Standby;
 use crate::tail_throttle::TailThrottle;
 use crate::tls::Tls;
 use crate::ttl::Ttl;
@@ -89,8 +88,6 @@ pub struct Maintenance {
 pub struct ReplicaSet {
     /// None for a standalone server.
     pub replication: Option<Replication>,
-    /// The progress of a standby. A server that has stepped up keeps it.
-    pub standby: Option<Arc<Standby>>,
     /// The side that answers other members.
     pub peers: PeerSide,
     /// The way to other members; none if the server is not one.
@@ -160,8 +157,6 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
-    /// The connection string of the primary cannot be used.
-    Follow(String),
     /// Spans cannot be sent.
     Tracing(SpanError),
     /// The filter of the profiler is none.
@@ -232,7 +227,7 @@ impl Server {
     pub fn leads(&self) -> bool {
         match &self.set.replication {
             Some(set) if set.consensus().is_some() => set.is_primary(),
-            _ => !self.store.is_following(),
+            _ => true,
         }
     }
 
@@ -373,27 +368,11 @@ impl ReplicaSet {
         log: &Arc<Log>,
     ) -> Result<ReplicaSet, StartError> {
         let (incoming, mut outgoing) = (PeerSide::default(), None);
-        let standby = match &settings.follow {
-            Some(uri) if store.is_following() && store.member_log().is_none() => Some(Arc::new(
-                Standby::new(uri.expose())
-                    .map_err(|error| StartError::Follow(error.to_string()))?,
-            )),
-            _ => None,
-        };
         let reached = settings.reached_at(&instance.host, instance.port);
-        let given_name = settings.replica_set.as_deref();
         let replication = if settings.tikv.is_on {
             Some(Replication::open_router(store, reached))
-        } else if standby.is_some() {
-            Some(Replication::open_standby(store, given_name, reached))
         } else {
-            // One that was a standby, and is a primary now, has the name in its configuration.
-            let stored = match (&settings.follow, given_name) {
-                (Some(_), None) => stored_name(store).map_err(StartError::ReplicaSet)?,
-                _ => None,
-            };
-            let name = given_name.or(stored.as_deref());
-            name.map(|name| {
+            settings.replica_set.as_deref().map(|name| {
                 Replication::open(store, name, reached, &settings.db_path, |id, handle| {
                     let set = name.to_owned();
                     let identity = PeerIdentity { id, set };
@@ -405,7 +384,6 @@ impl ReplicaSet {
         };
         Ok(ReplicaSet {
             replication: replication.transpose().map_err(StartError::ReplicaSet)?,
-            standby,
             peers: incoming,
             network: outgoing,
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,

@@ -97,7 +97,7 @@ impl TestServer {
             log_recovery: settings.journal_recovery,
         };
         let mut options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
-        if settings.is_member(false) {
+        if settings.is_member() {
             options = options.of_member();
         }
         let store = match disk(directory.path().to_owned()) {

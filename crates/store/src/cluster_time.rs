@@ -40,9 +40,8 @@ pub(crate) struct Times {
     /// Times up to this one may be given out.
     reserved: AtomicU64,
     seconds: fn() -> u64,
-    /// Whether the times of commits are those of another server: each is given before its commit.
+    /// Whether this is a member of a replica set that does not lead: its commits have the times of the leader.
     is_following: AtomicBool,
-    given: AtomicU64,
 }
 
 impl Times {
@@ -59,7 +58,6 @@ impl Times {
             reserved: AtomicU64::new(0),
             seconds,
             is_following: AtomicBool::new(false),
-            given: AtomicU64::new(0),
         }
     }
 
@@ -74,13 +72,7 @@ impl Stamps for Times {
     fn take(&self, count: u32) -> Option<u64> {
         let order = Ordering::SeqCst;
         if self.is_following.load(order) {
-            let first = Some(self.given.load(order)).filter(|first| *first > 0)?;
-            let end = first.checked_add(u64::from(count).saturating_sub(1))?;
-            if end > self.reserved.load(order) {
-                return None;
-            }
-            self.last.fetch_max(end, order);
-            return Some(first);
+            return None;
         }
         let mut last = self.last.load(order);
         loop {
@@ -167,7 +159,7 @@ impl ClusterTime {
     pub(crate) fn take_over(&self, engine: &Engine) -> Result<()> {
         let bound = stored_bound(engine)?;
         self.times.reserved.store(bound, Ordering::SeqCst);
-        self.lead();
+        self.times.is_following.store(false, Ordering::SeqCst);
         Ok(())
     }
 
@@ -195,7 +187,7 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine, if the durable bound cannot be raised. The clock stays as it is.
     pub fn tick(&self) -> Result<Timestamp> {
-        // Those of a standby are its primary's.
+        // Those of a member that does not lead are the leader's.
         if self.is_following() {
             return Ok(self.last());
         }
@@ -252,32 +244,16 @@ impl ClusterTime {
         Ok(())
     }
 
-    /// From here on commits have the times of another server, see [`ClusterTime::give`]. `last` is the last one that was taken
-    /// over: this server gives out none of its own, so the clock is there.
+    /// From here on commits have the times of the leader. `last` is the last one that was applied: this member gives out none of
+    /// its own, so the clock is there.
     pub(crate) fn follow(&self, last: Timestamp) {
         self.times.is_following.store(true, Ordering::SeqCst);
         self.times.last.store(last.to_u64(), Ordering::SeqCst);
     }
 
-    /// From here on the times are this server's own again, after all that it has seen.
-    pub(crate) fn lead(&self) {
-        self.times.given.store(0, Ordering::SeqCst);
-        self.times.is_following.store(false, Ordering::SeqCst);
-    }
-
-    /// Whether commits have the times of another server.
+    /// Whether commits have the times of the leader.
     pub fn is_following(&self) -> bool {
         self.times.is_following.load(Ordering::SeqCst)
-    }
-
-    /// The next commit has these times.
-    ///
-    /// # Errors
-    /// As [`ClusterTime::tick`].
-    pub(crate) fn give(&self, first: u64, last: u64) -> Result<()> {
-        self.reserve(last)?;
-        self.times.given.store(first, Ordering::SeqCst);
-        Ok(())
     }
 
     /// Sees to it that a commit which begins now finds stamps. A commit that waits for longer than some seconds may not.

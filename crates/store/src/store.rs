@@ -34,8 +34,6 @@ pub struct StoreOptions {
     pub large_documents: LargeDocuments,
     /// The order of documents in new collections that do not set one.
     pub natural_order: NaturalOrder,
-    /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]), and writes none of its own.
-    pub follows: bool,
     /// Whether the server is a member of a replica set whose members share a log ([`DocumentStore::member_log`]).
     pub member: bool,
     /// Set if other servers may use the same keyspace at the same time: what this one tells them.
@@ -81,11 +79,6 @@ impl StoreOptions {
             member: true,
             ..self
         }
-    }
-
-    /// The same, of a store that takes over the oplog of another one.
-    pub fn following(self, follows: bool) -> StoreOptions {
-        StoreOptions { follows, ..self }
     }
 }
 
@@ -135,7 +128,7 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         let cluster_time = Arc::new(ClusterTime::open(&engine, times)?);
         let oplog = Arc::new(Oplog::open(&engine, cluster_time.clone())?);
-        if options.follows || options.member {
+        if options.member {
             cluster_time.follow(oplog.last());
         }
         let coordination = Coordination::new(&engine, options.shared, options.member);
@@ -377,7 +370,7 @@ impl DocumentStore {
         self.catalog.turn_off_oplog()
     }
 
-    /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]).
+    /// Whether this is a member of a replica set that does not lead: what it has comes from the leader.
     pub fn is_following(&self) -> bool {
         self.oplog().is_following()
     }
@@ -409,19 +402,6 @@ impl DocumentStore {
     /// Errors of the engine; `NotWritablePrimary` (10107).
     pub fn clean_up_as_leader(&self) -> Result<()> {
         self.catalog.clean_up_as_leader()
-    }
-
-    /// From here on changes have entries of their own again. The caller sees to it that nothing else commits meanwhile.
-    ///
-    /// # Errors
-    /// Errors of the engine. The store follows as before then.
-    pub fn lead(&self) -> Result<()> {
-        // Entries of the other server's oplog are durable there, so they stay.
-        self.flush_log()?;
-        self.cluster_time.advance(self.oplog().last())?;
-        self.cluster_time.lead();
-        // The other server was filling them.
-        self.catalog.drop_temporary()
     }
 
     /// A handle of the same scope, and the timestamp of the last entry that requests of this handle write into the oplog. That

@@ -30,7 +30,7 @@ static ABSENT: &[Absent] = &[
     },
     Absent {
         names: &["dropConnections"],
-        advice: "this server keeps no pools of connections to other servers; a standby opens its connection again when it breaks",
+        advice: "this server keeps no pools of connections to other servers; a member of a replica set opens its connection to another one again when it breaks",
     },
     Absent {
         names: &["setUserWriteBlockMode"],

@@ -1,5 +1,6 @@
 //! Running the server: start, signals, clean shutdown.
 
+mod old_standby;
 mod service_manager;
 mod startup_log;
 
@@ -9,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
@@ -38,7 +39,6 @@ use crate::parameters;
 use crate::replication::{is_new_to_sets, leave_old_set};
 use crate::resync;
 use crate::settings::{Settings, resolve};
-use crate::standby;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
 use frond_runtime::panic_text;
@@ -72,10 +72,6 @@ impl FatalError {
 
     fn thread(error: &std::io::Error) -> FatalError {
         FatalError::new(1, format!("cannot start a thread: {error}"))
-    }
-
-    fn standby(error: standby::StartError) -> FatalError {
-        FatalError::new(exit::DATA_ERROR, error)
     }
 
     fn address(error: &AddressError) -> FatalError {
@@ -132,7 +128,7 @@ pub fn run(arguments: &clap::ArgMatches, workers: Option<WorkerProgram>) -> Exit
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(Ended::Stopped) => ExitCode::SUCCESS,
-        Ok(Ended::StartAnew { .. }) => start_anew(),
+        Ok(Ended::StartAnew) => start_anew(),
         Err(stop) => {
             let attributes = doc! {"error": &stop.message, "exitCode": i32::from(stop.code)};
             log.error(
@@ -178,8 +174,8 @@ fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -
 enum Ended {
     /// It was asked to.
     Stopped,
-    /// The program is to start again, a standby from a copy.
-    StartAnew { discards: bool },
+    /// The program is to start again.
+    StartAnew,
 }
 
 /// Starts this program again in the same process, with the same arguments.
@@ -211,6 +207,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
             format!("taking over a copy of another member: {error}"),
         )
     };
+    old_standby::refuse(&settings.db_path).map_err(|why| FatalError::new(exit::DATA_ERROR, why))?;
     resync::take_over(&settings.db_path, &log).map_err(of_files)?;
     let sockets = Sockets::bind(&settings, &ips)?;
     let port = sockets.addresses.port;
@@ -221,11 +218,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         tls.warn_at_start(&settings.tls, &log);
     }
 
-    let Some(follows) = prepare_standby(&settings, &log).await? else {
-        return Ok(Ended::Stopped);
-    };
     service_manager::status("Opening the data files");
-    let store = tokio::task::block_in_place(|| open_store(&settings, &log, follows, port))?;
+    let store = tokio::task::block_in_place(|| open_store(&settings, &log, port))?;
     let _pid_file = settings
         .pid_file
         .clone()
@@ -251,9 +245,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();
-    let ended = stop_following(&server);
     drop(unix);
-    close(&server, &ended)?;
+    close(&server)?;
     lock.release().map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}"))
     })?;
@@ -264,7 +257,11 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         "Shutting down",
         &doc! {"exitCode": 0},
     );
-    Ok(ended)
+    Ok(if server.instance.restarts.load(Ordering::SeqCst) {
+        Ended::StartAnew
+    } else {
+        Ended::Stopped
+    })
 }
 
 /// The sockets of a server that does not accept yet.
@@ -315,7 +312,6 @@ fn open_server(
             StartError::Thread(error) => FatalError::thread(&error),
             StartError::Tracing(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Random(error) => FatalError::new(1, error),
-            StartError::Follow(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
@@ -342,7 +338,6 @@ fn start_background(server: &Arc<Server>) -> Result<background::TtlMonitor, Fata
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
     tokio::spawn(background::tell_life(server.clone(), COMPATIBLE_VERSION));
-    background::follow(server).map_err(|error| FatalError::thread(&error))?;
     background::TtlMonitor::start(server).map_err(|error| FatalError::thread(&error))
 }
 
@@ -376,22 +371,8 @@ fn log_listening(server: &Server, ips: &[IpAddr], began: Instant) {
     }
 }
 
-/// Ends the threads of a standby, and returns how the server goes on.
-fn stop_following(server: &Server) -> Ended {
-    if let Some(standby) = &server.set.standby {
-        tokio::task::block_in_place(|| standby.join());
-        if standby.wants_copy() {
-            return Ended::StartAnew { discards: true };
-        }
-    }
-    if server.instance.restarts.load(Ordering::SeqCst) {
-        return Ended::StartAnew { discards: false };
-    }
-    Ended::Stopped
-}
-
 /// Closes the store of a server without connections.
-fn close(server: &Server, ended: &Ended) -> Result<(), FatalError> {
+fn close(server: &Server) -> Result<(), FatalError> {
     if let Some(tracing) = &server.records.tracing {
         tokio::task::block_in_place(|| tracing.stop());
     }
@@ -411,43 +392,17 @@ fn close(server: &Server, ended: &Ended) -> Result<(), FatalError> {
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;
-    if matches!(ended, Ended::StartAnew { discards: true }) {
-        standby::discard(&server.settings).map_err(FatalError::standby)?;
-    }
     Ok(())
 }
 
-/// Fills the data directory of a standby, which may take long. Returns whether the server is to follow; none if a signal ended it.
-async fn prepare_standby(settings: &Settings, log: &Arc<Log>) -> Result<Option<bool>, FatalError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
-    let stopped = stop.clone();
-    let listening = tokio::spawn(async move {
-        tokio::select! {
-            _ = signals.terminate.recv() => {}
-            _ = signals.interrupt.recv() => {}
-        }
-        stopped.store(true, Ordering::SeqCst);
-    });
-    let prepared = tokio::task::block_in_place(|| standby::prepare(settings, log, &stop));
-    listening.abort();
-    prepared.map_err(FatalError::standby)
-}
-
-fn open_store(
-    settings: &Settings,
-    log: &Arc<Log>,
-    follows: bool,
-    port: u16,
-) -> Result<DocumentStore, FatalError> {
+fn open_store(settings: &Settings, log: &Arc<Log>, port: u16) -> Result<DocumentStore, FatalError> {
     let temporary = settings.db_path.join("_tmp");
     let plain = || {
         StoreOptions::with_temporary_files(temporary.clone())
             .with_large_documents(settings.large_documents)
             .with_natural_order(settings.natural_order)
-            .following(follows)
     };
-    let options = if settings.is_member(follows) {
+    let options = if settings.is_member() {
         if is_new_to_sets(&settings.db_path) {
             let store = open_directory(settings, log, plain())?;
             leave_old_set(&store)

@@ -14,7 +14,7 @@ use crate::state::Server;
 /// The most bytes of the collection, as in MongoDB.
 const BYTES_MAX: i64 = 10 << 20;
 
-/// Adds an entry. The server starts without it, too: the disk may be full. What follows another server writes nothing of its own.
+/// Adds an entry. The server starts without it, too: the disk may be full. A secondary writes nothing of its own.
 pub fn write(server: &Server) {
     if !server.leads() {
         return;

@@ -4,6 +4,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::kind::Kind;
 use super::parameter::Parameter;
+use super::replaced::REPLACED;
 use super::table::{all, by_start_name};
 use crate::settings::{SettingValue, SettingsError, without_secrets};
 
@@ -25,7 +26,19 @@ pub fn command_line() -> Command {
                 .action(ArgAction::Append)
                 .help("Set a server parameter, like setParameter.NAME in the file"),
         );
-    command.args(all().filter_map(argument))
+    let replaced = REPLACED.iter().map(|old| {
+        let argument = Arg::new(old.option).long(old.option);
+        argument.num_args(0..=1).hide(true)
+    });
+    command.args(all().filter_map(argument)).args(replaced)
+}
+
+/// Refuses options that this version does not have any more.
+pub fn check_replaced(arguments: &ArgMatches) -> Result<(), SettingsError> {
+    match (REPLACED.iter()).find(|old| arguments.contains_id(old.option)) {
+        Some(old) => Err(SettingsError(format!("--{}: {}", old.option, old.instead))),
+        None => Ok(()),
+    }
 }
 
 fn argument(parameter: &'static Parameter) -> Option<Arg> {

@@ -4,6 +4,7 @@ use yaml_rust2::Yaml;
 
 use super::kind::Kind;
 use super::parameter::Parameter;
+use super::replaced::REPLACED;
 use super::table::{all, by_key};
 use super::yaml;
 use crate::settings::SettingValue;
@@ -93,6 +94,9 @@ fn is_section(path: &str) -> bool {
 }
 
 fn unknown(path: &str) -> String {
+    if let Some(old) = REPLACED.iter().find(|old| old.key == path) {
+        return format!("the option '{path}' is not supported: {}", old.instead);
+    }
     let unsupported = UNSUPPORTED_SECTIONS.iter().find(|(section, _)| {
         path == *section
             || path

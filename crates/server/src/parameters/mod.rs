@@ -26,6 +26,7 @@ mod command_line;
 mod file;
 mod kind;
 mod parameter;
+mod replaced;
 mod runtime;
 mod startup;
 mod table;

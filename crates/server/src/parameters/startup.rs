@@ -25,6 +25,7 @@ type Values = BTreeMap<Cow<'static, str>, (&'static Parameter, SettingValue)>;
 /// # Errors
 /// A setting is unknown, invalid or not supported, or settings do not fit together.
 pub fn read(arguments: &clap::ArgMatches) -> Result<Settings, SettingsError> {
+    command_line::check_replaced(arguments)?;
     let mut values = Values::new();
     let mut warnings = Vec::new();
     let config_file = arguments.get_one::<String>("config").map(PathBuf::from);
@@ -145,12 +146,6 @@ fn check(settings: &Settings) -> Result<(), SettingsError> {
     let refused = |text: &str| Err(SettingsError(text.to_owned()));
     if settings.log_append && settings.log_path.is_none() {
         return refused("systemLog.logAppend needs a log file: set systemLog.path");
-    }
-    if settings.follow.is_some() && (!settings.journal || settings.oplog == OplogMode::Off) {
-        return refused(
-            "a standby needs the journal and the oplog: remove --nojournal (storage.journal.enabled: false) and --oplog off \
-             (replication.oplog), or --follow (replication.follow)",
-        );
     }
     if settings.replica_set.is_some() && !settings.journal {
         return refused(

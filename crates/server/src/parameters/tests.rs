@@ -642,10 +642,6 @@ fn what_does_not_fit_together_is_refused() {
             &["--cacheSizeGB", "1"],
             "storage.cacheSizeGB has no meaning",
         ),
-        (
-            &["--follow", "mongodb://h"],
-            "replication.follow has no meaning",
-        ),
         (&["--tikvCAFile", "ca.pem"], "needs all three"),
     ];
     for (arguments, expected) in cases {
@@ -656,5 +652,30 @@ fn what_does_not_fit_together_is_refused() {
         let all: Vec<&str> = tikv.iter().chain(arguments.iter()).copied().collect();
         let error = from_words(&all).unwrap_err();
         assert!(error.contains(expected), "{all:?}: {error}");
+    }
+}
+
+#[test]
+fn the_options_of_a_standby_are_refused_with_advice() {
+    let advice = "rs.add({host: \"HOST:PORT\", votes: 0, priority: 0})";
+    let lines = [
+        "--follow mongodb://u:secret@h",
+        "--follow=mongodb://u:secret@h",
+        "--replSet rs0 --followAnew",
+    ];
+    for line in lines {
+        let error = from_line(line).unwrap_err();
+        assert!(error.starts_with("--follow"), "{error}");
+        assert!(error.contains(advice) && error.contains("--replSet"));
+        assert!(!error.contains("secret"), "{error}");
+    }
+    for file in [
+        "replication:\n  follow: mongodb://u:secret@h\n",
+        "replication.followAnew: true\n",
+        "replication:\n  follow:\n",
+    ] {
+        let error = from_file(file, "").unwrap_err();
+        assert!(error.contains("'replication.follow"), "{error}");
+        assert!(error.contains(advice) && !error.contains("secret"));
     }
 }

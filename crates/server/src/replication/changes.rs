@@ -45,7 +45,7 @@ impl Replication {
         self.consensus.as_ref().ok_or_else(|| {
             Error::new(
                 ErrorCode::CommandNotSupported,
-                "this server has no configuration of its own: a standby has that of its primary",
+                "this server is no member of a replica set: the cluster replicates what it stores",
             )
         })
     }
@@ -280,7 +280,7 @@ impl Replication {
     }
 
     /// Shows clients what is new.
-    pub(super) fn publish(&self, member: Member) {
+    fn publish(&self, member: Member) {
         let mut shown = self.member.write();
         if shown.as_deref() != Some(&member) {
             *shown = Some(Arc::new(member));

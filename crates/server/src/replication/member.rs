@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::{DocBuf, Timestamp, Value};
+use frond_bson::{DocBuf, Timestamp};
 use frond_replset::{
     Access, Hello, LastWrite, Member as Configured, OpTime, Position, SetConfig, State,
     check_access,
@@ -50,11 +50,6 @@ impl Member {
         check_access(self.state, self.is_primary(), access)
     }
 
-    /// A time as the operation time of a set: `{ts, t}`.
-    pub fn op_time(&self, ts: Timestamp) -> DocBuf {
-        self.position(ts).op.to_doc()
-    }
-
     /// The position of an operation.
     pub fn position(&self, ts: Timestamp) -> Position {
         Position {
@@ -91,20 +86,15 @@ impl Member {
     }
 }
 
-/// The second of a cluster time, as a date.
-pub fn wall(time: Timestamp) -> Value<'static> {
-    Value::DateTime(i64::from(time.time) * 1000)
-}
-
-/// A member at a host, for the sets that consist of one server to clients: a standby's primary, a server of a cluster.
-pub fn alone(config: SetConfig, state: State) -> Member {
+/// The primary of a set that consists of one server to clients.
+pub fn alone(config: SetConfig) -> Member {
     let first = config.members.first().map(|member| member.id);
     Member {
         own: first,
         primary: first,
         term: config.term.unwrap_or(0),
         config: Arc::new(config),
-        state,
+        state: State::Primary,
         election: None,
     }
 }
@@ -120,7 +110,7 @@ mod tests {
     #[test]
     fn a_primary_shows_its_election_and_others_do_not() {
         let config = SetConfig::parse(&SetConfig::default_doc("rs0", "a:1")).unwrap();
-        let mut member = alone(config, State::Primary);
+        let mut member = alone(config);
         member.term = 3;
         let at = Timestamp {
             time: 5,

@@ -14,7 +14,6 @@ mod member;
 mod membership;
 mod read_timestamps;
 mod router;
-mod standby;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,10 +37,9 @@ pub use durability::Acknowledgment;
 pub use elections::{Cause, Loss};
 pub use heard::{Heard, Heartbeats, Report};
 pub use identity::{is_new_to_sets, leave_old_set};
-pub use member::{Election, Member, wall};
+pub use member::{Election, Member};
 pub use membership::{KnownStores, are_seated, seats};
 pub use read_timestamps::ReadTimestamps;
-pub use standby::stored_name;
 
 /// Where the configuration is stored.
 const CONFIG_COLLECTION: (&str, &str) = ("local", "system.replset");
@@ -82,7 +80,7 @@ pub struct Replication {
     election: Mutex<Option<(u64, Election)>>,
     /// The largest cluster time that clients of this server have seen elsewhere.
     seen: AtomicU64,
-    /// `None` for a server that consensus does not concern: a standby, and a server of a cluster.
+    /// `None` for a server that consensus does not concern: one of a cluster.
     consensus: Option<Consensus>,
     pub heartbeats: Heartbeats,
     /// The counter of the topology version.
@@ -287,7 +285,7 @@ impl Replication {
         let time = match wrote {
             Some(wrote) => self.wrote(wrote.entry),
             // The members of a set have the times of entries in common, and no others.
-            None if self.is_standby() || self.has_entries() => self.store.oplog().last(),
+            None if self.has_entries() => self.store.oplog().last(),
             None => self.store.cluster_time().last(),
         };
         // MongoDB without authentication has this signature.
@@ -314,8 +312,7 @@ impl Replication {
     /// Notes a write that is done, with its last entry in the oplog. Returns its time.
     pub fn wrote(&self, entry: Option<Timestamp>) -> Timestamp {
         let clock = self.store.cluster_time();
-        // Of a standby these are writes of its own databases, which its primary does not know.
-        if self.is_standby() || (entry.is_none() && self.has_entries()) {
+        if entry.is_none() && self.has_entries() {
             return self.store.oplog().last();
         }
         // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
@@ -357,7 +354,7 @@ impl Replication {
         after: Option<Timestamp>,
     ) -> Result<(SnapshotReads, Timestamp)> {
         if self.store.is_following() {
-            return self.read_timestamps.of_standby(&self.store, at);
+            return self.read_timestamps.of_follower(&self.store, at);
         }
         if let Some(found) = self.read_timestamps.of_cluster(&self.store, at)? {
             return Ok(found);
@@ -375,7 +372,7 @@ impl Replication {
         }
     }
 
-    /// Checks that a read may see this time. Returns whether it has to wait until this server, which follows another one, has reached it.
+    /// Checks that a read may see this time. Returns whether it has to wait until this member, which follows the primary, has reached it.
     ///
     /// # Errors
     /// `InvalidOptions` (72) for a time in the future.
@@ -410,7 +407,7 @@ const REACHED_WAIT: Duration = Duration::from_secs(10);
 const REACHED_CHECK: Duration = Duration::from_millis(2);
 
 impl Replication {
-    /// Waits until this server, which follows another one, has applied the entry of this time.
+    /// Waits until this member, if it follows the primary, has applied the entry of this time.
     ///
     /// # Errors
     /// `ExceededTimeLimit` (262).

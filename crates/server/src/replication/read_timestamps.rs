@@ -122,12 +122,12 @@ impl ReadTimestamps {
         ))
     }
 
-    /// The moment of a standby at a time, or the current one with its time: the last entry that was applied. Between entries it
-    /// has no times of its own.
+    /// The moment of a member that follows the primary, at a time, or the current one with its time: the last entry that was
+    /// applied. Between entries it has no times of its own.
     ///
     /// # Errors
     /// `SnapshotTooOld` (239) for a time that is not kept, errors of the engine.
-    pub fn of_standby(
+    pub fn of_follower(
         &self,
         store: &DocumentStore,
         at: Option<Timestamp>,
@@ -145,7 +145,7 @@ impl ReadTimestamps {
             Some(at) if at != time => Err(Error::new(
                 ErrorCode::SnapshotTooOld,
                 format!(
-                    "Read timestamp {} is not available: a standby has the times between the batches of entries that it \
+                    "Read timestamp {} is not available: a secondary has the times between the batches of entries that it \
                      applies, and keeps those that snapshot reads have returned; begin a new snapshot session, or ask the primary",
                     shown(at)
                 ),

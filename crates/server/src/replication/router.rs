@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use frond_error::Result;
-use frond_replset::{SetConfig, State};
+use frond_replset::SetConfig;
 use frond_store::DocumentStore;
 
 use super::Replication;
@@ -23,7 +23,7 @@ impl Replication {
         config.term = Some(1);
         let mut set = Replication::new(store, NAME, host)?;
         set.is_router = true;
-        *set.member.write() = Some(Arc::new(alone(config, State::Primary)));
+        *set.member.write() = Some(Arc::new(alone(config)));
         Ok(set)
     }
 

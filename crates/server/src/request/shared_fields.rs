@@ -40,7 +40,7 @@ pub struct SharedFields {
     pub help: bool,
     /// Whether the primary runs the command, see `commands/crud/forward.rs`.
     pub is_forwarded: bool,
-    /// A time that this server, which follows another one, has to reach before the command runs.
+    /// A time that this member, which follows the primary, has to reach before the command runs.
     pub reaches: Option<(&'static str, Timestamp)>,
 }
 
@@ -104,9 +104,7 @@ impl SharedFields {
             reaches: None,
         };
         if let Some(replication) = replication {
-            let is_own = request.db == "local" && replication.is_standby();
             match &member {
-                _ if is_own => {}
                 None => check_access(server, request, spec, in_transaction, |access| {
                     frond_replset::check_access(State::Startup, false, access)
                 })?,

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use frond_bson::{Doc, Value, doc};
 use frond_client::{Client, Error, Uri};
 use frond_replica::EntryId;
-use frond_store::backup::{RestorePoint, RestoreTarget};
+use frond_store::backup::RestoreTarget;
 
 /// Why a copy failed.
 #[derive(Debug)]
@@ -56,15 +56,6 @@ impl std::fmt::Display for CopyError {
     }
 }
 
-/// The store that a copy becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Becomes {
-    /// That of a server with a log of its own.
-    Standalone,
-    /// That of a member of the replica set that the source is a member of.
-    Member,
-}
-
 /// Bytes of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
@@ -74,15 +65,14 @@ pub struct Copied {
     pub total: Option<u64>,
 }
 
-/// Copies the store of the server at `uri` into `folder`, which is empty or does not exist. When this returns, the copy is durable and
-/// closed. `report` is called for each reply. Returns the last entry of the log of a member.
+/// Copies the store of the server at `uri` into `folder`, which is empty or does not exist, as that of another member of its replica
+/// set. When this returns, the copy is durable and closed. `report` is called for each reply. Returns the last entry of its log.
 ///
 /// # Errors
 /// See [`CopyError`]. The folder is to be removed then.
 pub fn copy(
     folder: &Path,
     uri: &Uri,
-    becomes: Becomes,
     stop: &Arc<AtomicBool>,
     report: &mut dyn FnMut(Copied),
 ) -> Result<Option<EntryId>, CopyError> {
@@ -132,20 +122,12 @@ pub fn copy(
             "the copy has no end".to_owned(),
         )));
     }
-    match becomes {
-        Becomes::Standalone => {
-            target.finish(&head, RestorePoint::End)?;
-            Ok(None)
-        }
-        Becomes::Member => {
-            let restored = target.finish_as_member(&head)?;
-            // A member does not load indexes by itself: the log of the leader has their entries.
-            if !restored.loading.is_empty() {
-                return Err(CopyError::Unfinished);
-            }
-            Ok(restored.last_entry)
-        }
+    let restored = target.finish_as_member(&head)?;
+    // A member does not load indexes by itself: the log of the leader has their entries.
+    if !restored.loading.is_empty() {
+        return Err(CopyError::Unfinished);
     }
+    Ok(restored.last_entry)
 }
 
 /// Fails if the copy does not fit into the file system. What is left then is for the log that is copied with it.

@@ -1,8 +1,7 @@
 //! A member of a replica set replaces its store by a copy of another member's, when it is new or was away for too long.
 //!
 //! A thread copies while the server runs and answers. When the copy is complete the host restarts the server, and [`take_over`]
-//! replaces the store before it is opened. [`directory`] has the steps and why the vote is never copied. [`copy`] reads the stream, for
-//! standbys too.
+//! replaces the store before it is opened. [`directory`] has the steps and why the vote is never copied. [`copy`] reads the stream.
 //!
 //! The copy ends at the commit point of its source: entries that may still be replaced are not in it. It has the identifiers of the
 //! entries, so consensus continues behind them.
@@ -25,12 +24,12 @@ use parking_lot::{Condvar, Mutex};
 use crate::host::clock::now_ms;
 use crate::observability::log::{Component, Log};
 
-pub use copy::{Becomes, Copied, CopyError, copy};
+use copy::{Copied, copy};
 pub use directory::Taken;
 
 /// The waits between two attempts: the first, and the longest.
-pub const PAUSE_MIN: Duration = Duration::from_millis(200);
-pub const PAUSE_MAX: Duration = Duration::from_secs(10);
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The interval at which the log reports the progress of a copy.
 const REPORT_MS: i64 = 10_000;
@@ -224,8 +223,7 @@ impl Copying {
         };
         let folder = directory::folder(&self.db_path);
         let stop = &self.resync.stop;
-        let last = copy(&folder, uri, Becomes::Member, stop, &mut report)
-            .map_err(|error| error.to_string())?;
+        let last = copy(&folder, uri, stop, &mut report).map_err(|error| error.to_string())?;
         if last < self.acknowledged {
             return Err(
                 "the copy ends before what this member has acknowledged; its source is behind"

@@ -164,14 +164,10 @@ pub struct Settings {
     pub natural_order: NaturalOrder,
     /// See [`TikvSettings`].
     pub tikv: TikvSettings,
-    /// The name of the replica set that this server is the only member of; none for a standalone server.
+    /// The name of the replica set that this server is a member of; none for a standalone server.
     pub replica_set: Option<String>,
     /// The directory below which all copies are that clients ask the server for; none if they may be anywhere.
     pub backup_root: Option<PathBuf>,
-    /// The connection string of the primary that this server is a standby of; none if it is no standby.
-    pub follow: Option<Secret>,
-    /// Whether a standby resyncs from scratch when the primary's oplog no longer reaches it.
-    pub follow_anew: bool,
     /// See [`OplogMode`].
     pub oplog: OplogMode,
     /// Size in bytes beyond which the oldest entries of a new oplog are removed; none means a share of the file system.
@@ -246,8 +242,6 @@ impl Default for Settings {
             natural_order: NaturalOrder::default(),
             tikv: TikvSettings::default(),
             replica_set: None,
-            follow: None,
-            follow_anew: false,
             oplog: OplogMode::Auto,
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
@@ -265,11 +259,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the server is a member of a replica set that elects its primary: not one that follows another server, and not one over a
-    /// cluster.
-    pub fn is_member(&self, follows: bool) -> bool {
-        let has_set = self.replica_set.is_some() || self.follow.is_some();
-        has_set && !follows && !self.tikv.is_on
+    /// Whether the server is a member of a replica set that elects its primary: not one over a cluster.
+    pub fn is_member(&self) -> bool {
+        self.replica_set.is_some() && !self.tikv.is_on
     }
 
     /// Whether the operator sets the parameter with this key, even to its default.

@@ -450,15 +450,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Drops indexes whose build was interrupted.
-    pub(super) fn drop_unfinished_indexes(&self) -> Result<()> {
-        let collections: Vec<_> = self.view().iter().cloned().collect();
-        for collection in collections {
-            self.remove_indexes(&collection, |index| !index.ready)?;
-        }
-        Ok(())
-    }
-
     /// The indexes that wait to be built since the catalog was opened.
     pub(crate) fn unfinished_indexes(&self) -> Vec<(Arc<Collection>, Vec<Arc<Index>>)> {
         let view = self.view();

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use super::{
     Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_PROFILE, SYSTEM_VIEWS, Shared,
-    Uuid, View, logged, persist, records, scope::unsupported, uuid,
+    View, logged, persist, records, scope::unsupported, uuid,
 };
 use crate::oplog::Batch;
 use crate::server_configuration::check_dropped;
@@ -248,28 +248,6 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Creates a collection as another server has created it, with the same identity. One that is there already is no error.
-    ///
-    /// # Errors
-    /// `NamespaceExists` (48) if the name is that of another collection; errors of the options.
-    pub(crate) fn copy_collection(&self, ns: &Namespace, options: &Doc, uuid: &Uuid) -> Result<()> {
-        let parsed = CollectionOptions::parse(options)?;
-        let _changing = match self.transaction() {
-            None => Some(self.begin_change()?),
-            Some(_) => None,
-        };
-        match self.by_uuid(uuid) {
-            Some(_) => return Ok(()),
-            None if self.view().has_name(ns) => return Err(exists(ns, options)),
-            None => {}
-        }
-        let catalog = Catalog {
-            given_uuid: Some(*uuid),
-            ..self.clone()
-        };
-        catalog.create_unchecked(ns, &parsed.stored(options), parsed)
-    }
-
     /// Refuses to create in a transaction what has no place there, and a name that exists or was taken since its begin.
     fn check_creation_in_transaction(
         &self,
@@ -303,7 +281,7 @@ impl Catalog {
         settings: CollectionOptions,
     ) -> Result<()> {
         let mut batch = self.batch(ns);
-        let uuid = self.given_uuid.unwrap_or_else(uuid::random);
+        let uuid = uuid::random();
         let primary = self.allocate_tree()?;
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
         let segments = if has_segments {

@@ -12,7 +12,7 @@ use super::view_definition::{
 };
 use super::{Catalog, View, logged, persist};
 use frond_storage::environment::environment;
-use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::error::{Error, Result, command};
 use frond_storage::keyspace::Snapshot;
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
@@ -84,10 +84,10 @@ impl Catalog {
             self.check_scope_writable(ns)?;
         }
         self.check_no_oplog(ns)?;
-        if self.oplog().is_following() && self.copied.is_none() && crate::oplog::has_entries(ns) {
+        if self.oplog().is_following() && crate::oplog::has_entries(ns) {
             return Err(command(
                 ErrorCode::NotWritablePrimary,
-                "not primary: this store takes over the oplog of another one",
+                "not primary: this member of the replica set does not lead",
             ));
         }
         if self.view().definition(ns).is_some() {
@@ -205,24 +205,6 @@ impl Catalog {
         let before = self.definition(&definition.ns);
         self.write_definition(&ns, before.as_deref(), Some(&definition))?;
         self.publish(|view| view.define(Arc::new(definition)));
-        Ok(())
-    }
-
-    /// Makes a document of `system.views` what it is in the oplog of another server; without `after` it is deleted. It was
-    /// checked there.
-    ///
-    /// # Errors
-    /// `DataCorruptionDetected` (301) for what is no view, `NamespaceNotFound` (26) if there is no `system.views`.
-    pub(crate) fn copy_view(&self, name: &Namespace, after: Option<&Doc>) -> Result<()> {
-        let _changing = self.begin_change()?;
-        let before = self.definition(name);
-        let Some(after) = after else {
-            return before.map_or(Ok(()), |before| self.drop_view(&before));
-        };
-        let after = ViewDefinition::of_doc(after).ok_or_else(|| corrupt("the entry of a view"))?;
-        let system_views = Namespace::new(name.db(), SYSTEM_VIEWS)?;
-        self.write_definition(&system_views, before.as_deref(), Some(&after))?;
-        self.publish(|view| view.define(Arc::new(after)));
         Ok(())
     }
 

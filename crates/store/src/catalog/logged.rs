@@ -8,7 +8,7 @@ use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use parking_lot::RwLockWriteGuard;
 
 use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid, uuid};
-use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
+use crate::oplog::{self, Batch, Change, Log, Oplog, OplogSettings};
 use frond_oplog::entry::Kind;
 use frond_storage::error::{Result, write_conflict};
 use frond_storage::index::Index;
@@ -248,26 +248,12 @@ pub(super) fn log_view(
 }
 
 impl CatalogState {
-    /// Adds entries of another server to a write set, unless another commit has them.
-    pub(super) fn put_copied(&self, set: &mut WriteSet, copied: &Copied) -> Result<Added> {
-        if copied.is_put() {
-            Ok(Added::default())
-        } else {
-            self.oplog.put_copied(set, copied)
-        }
-    }
-
     /// Commits a write set with the entries of a log. Returns the timestamp of the last one.
     ///
     /// # Errors
     /// As [`Oplog::commit`].
     fn commit(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<Timestamp>> {
-        let mut set = set;
-        let added = match log.map(|log| (log, log.copied())) {
-            Some((_, Some(copied))) => self.put_copied(&mut set, copied)?,
-            Some((log, None)) => log.added(),
-            None => Added::default(),
-        };
+        let added = log.map(Log::added).unwrap_or_default();
         let _in_flight = (added.entries > 0).then(|| self.oplog.begin_commit());
         let last = self.oplog.commit(set, added)?;
         if let Some(last) = last {
@@ -290,14 +276,11 @@ impl Catalog {
             Some(transaction) => transaction.logged_to(),
         };
         let trees = trees.filter(|_| oplog::has_entries(ns))?;
-        let log = Log::new(trees, self.is_in_transaction());
-        if let Some(copied) = &self.copied {
-            return Some(log.copying(copied.clone()));
-        }
-        // Those of a standby have the entries of its primary, or none.
+        // Of a member that does not lead, only what belongs to it alone changes.
         if self.state.oplog.is_following() {
             return None;
         }
+        let log = Log::new(trees, self.is_in_transaction());
         Some(if self.state.oplog.readers().any() {
             log.noting_places()
         } else {
@@ -367,14 +350,6 @@ impl Catalog {
     /// Lets other servers hear that the oplog was turned on or off.
     fn note_change_of_oplog(&self) -> Result<()> {
         self.commit_beside_view(WriteSet::new(), None)
-    }
-
-    /// A handle of the current state whose next commit has these entries of another server.
-    pub(crate) fn copying(&self, copied: Arc<Copied>) -> Catalog {
-        Catalog {
-            copied: Some(copied),
-            ..self.clone()
-        }
     }
 
     /// A handle of the same scope that notes what it writes.

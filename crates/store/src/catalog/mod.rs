@@ -53,7 +53,7 @@ use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::coordination::Coordination;
-use crate::oplog::{Copied, Oplog};
+use crate::oplog::Oplog;
 use crate::own_files::OwnFiles;
 use frond_storage::error::{Result, command, corrupt};
 use frond_storage::index::spec::{ID_INDEX_NAME, IndexSpec};
@@ -369,10 +369,6 @@ pub struct Catalog {
     scope: Scope,
     /// Is told the timestamps of the entries that this handle writes into the oplog.
     written: Option<LastWritten>,
-    /// The entries of its commits, if they come from another server.
-    copied: Option<Arc<Copied>>,
-    /// The identity of the collections that it creates, if it is not a new one.
-    given_uuid: Option<Uuid>,
 }
 
 /// The state that all handles of a catalog share.
@@ -471,8 +467,6 @@ impl Catalog {
             }),
             scope: Scope::Live,
             written: None,
-            copied: None,
-            given_uuid: None,
         };
         if catalog.is_member() {
             member::start(&catalog.state)?;
@@ -481,13 +475,6 @@ impl Catalog {
         if let Coordination::Cluster(cluster) = &catalog.state.coordination {
             // Unfinished work may belong to a server that is still alive.
             shared::start(&catalog.state, cluster)?;
-            return Ok(catalog);
-        }
-        if catalog.oplog().is_following() {
-            // An index that the primary has not finished arrives as an entry when it is finished.
-            catalog.drop_unfinished_indexes()?;
-            // Those that a copy of the primary did not have are built again.
-            catalog.restart_unfinished_indexes()?;
             return Ok(catalog);
         }
         // After a cut of the log a temporary collection may be what is left of another one.

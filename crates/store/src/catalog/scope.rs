@@ -48,8 +48,6 @@ impl Catalog {
             state: self.state.clone(),
             scope,
             written: self.written.clone(),
-            copied: self.copied.clone(),
-            given_uuid: self.given_uuid,
         }
     }
 

@@ -322,13 +322,9 @@ impl OpenTransaction {
         // The copy of the operations in the write set.
         let budget = state.engine.memory();
         let _copy = budget.reserve(MemoryUse::Transactions, changes.log.bytes());
-        let added = match (self.oplog, changes.log.copied()) {
-            (Some(trees), Some(copied)) => {
-                changes.log.put_copied_before(&mut set, trees);
-                state.put_copied(&mut set, copied)?
-            }
-            (Some(trees), None) => changes.log.put(&mut set, trees, session),
-            (None, _) => Added::default(),
+        let added = match self.oplog {
+            Some(trees) => changes.log.put(&mut set, trees, session),
+            None => Added::default(),
         };
         if added.entries > 0 {
             state.oplog.prepare()?;

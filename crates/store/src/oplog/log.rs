@@ -1,12 +1,11 @@
 //! The entries of one commit in the making.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
 
 use super::readers::Places;
-use super::{Added, Copied, Trees, pre_images};
+use super::{Added, Trees, pre_images};
 use frond_oplog::entry::{Entry, Kind, OPERATION_BYTES_MAX, Operations, Session};
 use frond_storage::clock::now_ms;
 use frond_storage::keyspace::WriteSet;
@@ -53,10 +52,6 @@ pub struct Log {
     operations: Option<TransactionLog>,
     /// The namespaces of the entries, if there are readers that wait.
     places: Option<Places>,
-    /// The entries, if they come from another server, and whether they belong to this commit: an operation in several commits
-    /// has them in the one that this server would have an entry of its own in.
-    copied: Option<Arc<Copied>>,
-    copies: bool,
     buffer: Vec<u8>,
 }
 
@@ -70,31 +65,8 @@ impl Log {
             added: Added::default(),
             operations: is_in_transaction.then(TransactionLog::default),
             places: None,
-            copied: None,
-            copies: false,
             buffer: Vec::new(),
         }
-    }
-
-    /// As above, for a commit whose entries are given.
-    pub fn copying(self, copied: Arc<Copied>) -> Log {
-        Log {
-            copied: Some(copied),
-            ..self
-        }
-    }
-
-    /// As above, for the commit that has the entries, whatever it changes.
-    pub fn copying_here(self, copied: Arc<Copied>) -> Log {
-        Log {
-            copies: true,
-            ..self.copying(copied)
-        }
-    }
-
-    /// The given entries that belong to this commit.
-    pub fn copied(&self) -> Option<&Arc<Copied>> {
-        self.copied.as_ref().filter(|_| self.copies)
     }
 
     /// The same, noting the namespaces of its entries for those who wait for them.
@@ -107,10 +79,7 @@ impl Log {
 
     /// The namespaces of its entries, if they were noted.
     pub fn places(&self) -> Option<&Places> {
-        match &self.copied {
-            Some(copied) => copied.places(),
-            None => self.places.as_ref(),
-        }
+        self.places.as_ref()
     }
 
     /// From here on the entries are those of a statement of a retryable write, or of none.
@@ -120,24 +89,6 @@ impl Log {
 
     /// Adds the entry of a change.
     pub fn add(&mut self, batch: &mut WriteSet, change: &Change<'_>) {
-        if let Some(copied) = &self.copied {
-            self.copies = true;
-            if let Some(operations) = &mut self.operations {
-                operations.copy(copied, change);
-            } else if let (Some(before), Some(uuid)) = (change.before, change.uuid) {
-                let (offset, position) = copied.place();
-                let wall_ms = self.wall_ms;
-                let image = pre_images::PreImage {
-                    offset,
-                    position,
-                    uuid,
-                    wall_ms,
-                    doc: before,
-                };
-                image.put(batch, self.trees.pre_images, &mut self.buffer);
-            }
-            return;
-        }
         if let Some(operations) = &mut self.operations {
             operations.push(change);
             return;
@@ -187,43 +138,9 @@ pub struct TransactionLog {
     /// Documents before their changes, with the positions of the operations.
     before: Vec<(u32, [u8; 16], DocBuf)>,
     before_bytes: usize,
-    /// The entries, if they come from another server, and the documents before their changes, with the entry and the position of
-    /// the operation in it.
-    copied: Option<Arc<Copied>>,
-    copied_before: Vec<((u32, u32), [u8; 16], DocBuf)>,
 }
 
 impl TransactionLog {
-    /// Notes a change whose entry is given.
-    fn copy(&mut self, copied: &Arc<Copied>, change: &Change<'_>) {
-        if let (Some(before), Some(uuid)) = (change.before, change.uuid) {
-            self.before_bytes += before.len_bytes();
-            self.copied_before
-                .push((copied.place(), *uuid, before.to_owned()));
-        }
-        self.copied.get_or_insert_with(|| copied.clone());
-    }
-
-    /// The entries, if they are given.
-    pub fn copied(&self) -> Option<&Arc<Copied>> {
-        self.copied.as_ref()
-    }
-
-    /// Adds the documents before the changes of given entries to their commit.
-    pub fn put_copied_before(&self, batch: &mut WriteSet, trees: Trees) {
-        let (wall_ms, mut buffer) = (now_ms(), Vec::new());
-        for ((offset, position), uuid, doc) in &self.copied_before {
-            let image = pre_images::PreImage {
-                offset: *offset,
-                position: *position,
-                uuid,
-                wall_ms,
-                doc,
-            };
-            image.put(batch, trees.pre_images, &mut buffer);
-        }
-    }
-
     fn push(&mut self, change: &Change<'_>) {
         if let (Some(before), Some(uuid)) = (change.before, change.uuid) {
             let position = self.operations.count();
@@ -243,16 +160,11 @@ impl TransactionLog {
         self.before
             .extend(moved.map(|(position, uuid, doc)| (count + position, uuid, doc)));
         self.before_bytes += later.before_bytes;
-        self.copied = self.copied.take().or(later.copied);
-        self.copied_before.extend(later.copied_before);
     }
 
     /// The namespaces of its operations.
     pub fn places(&self) -> &Places {
-        match &self.copied {
-            Some(copied) => copied.places().unwrap_or(&self.places),
-            None => &self.places,
-        }
+        &self.places
     }
 
     /// Bytes of memory that it takes.
@@ -262,17 +174,10 @@ impl TransactionLog {
 
     /// Bytes that it adds to the commit at most.
     pub fn commit_bytes(&self) -> usize {
-        let copied = self.copied.as_ref().map_or(0, |copied| copied.bytes());
-        match self.operations.count() {
-            0 if copied == 0 => 0,
-            0 => {
-                self.before_bytes
-                    + self.copied_before.len() * PRE_IMAGE_BYTES
-                    + copied
-                    + ENTRIES_BYTES
-            }
-            _ => self.bytes() + self.before.len() * PRE_IMAGE_BYTES + ENTRIES_BYTES,
+        if self.operations.count() == 0 {
+            return 0;
         }
+        self.bytes() + self.before.len() * PRE_IMAGE_BYTES + ENTRIES_BYTES
     }
 
     /// Adds the entry of the transaction to its commit, or the chain of entries.

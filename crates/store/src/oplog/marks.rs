@@ -311,11 +311,7 @@ mod tests {
     use super::*;
 
     fn added(bytes: u64) -> Added {
-        Added {
-            entries: 1,
-            stamps: 1,
-            bytes,
-        }
+        Added { entries: 1, bytes }
     }
 
     #[test]

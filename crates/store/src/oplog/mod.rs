@@ -7,7 +7,6 @@
 //! While it is on, another tree holds documents as they were before their changes, for collections that ask for it
 //! ([`pre_images`]). To turn the oplog off drops both trees: an oplog with a gap is of no use.
 
-mod copied;
 mod log;
 mod marks;
 mod pre_images;
@@ -23,7 +22,6 @@ use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::cluster_time::ClusterTime;
-pub(crate) use copied::{Copied, CopiedEntries};
 use frond_oplog::entry::{Entry, Kind, RawEntry};
 use frond_storage::clock::now_ms;
 use frond_storage::error::{Error, Result, command, corrupt};
@@ -95,8 +93,6 @@ impl Trees {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Added {
     pub entries: u32,
-    /// Timestamps that the commit takes: as many as it has entries, unless these come from another server, with gaps.
-    pub stamps: u32,
     /// Bytes of their values.
     pub bytes: u64,
 }
@@ -105,7 +101,6 @@ impl Added {
     /// Counts one more entry.
     pub fn count(&mut self, bytes: usize) {
         self.entries += 1;
-        self.stamps += 1;
         self.bytes += bytes as u64;
     }
 }
@@ -564,13 +559,7 @@ impl Oplog {
 
     /// Begins a commit that has entries. To be dropped when readers were notified ([`Oplog::notify_readers`]).
     pub(crate) fn begin_commit(&self) -> InFlightCommit<'_> {
-        // The entries of a standby may have times before that of its clock.
-        let given_out = if self.is_following() {
-            self.last()
-        } else {
-            self.cluster_time.last()
-        };
-        self.readers.begin(given_out.to_u64())
+        self.readers.begin(self.cluster_time.last().to_u64())
     }
 
     /// Tells those who wait of the entries of a commit, the last of which has this time. Without `places` they may be of any
@@ -578,7 +567,7 @@ impl Oplog {
     pub(crate) fn notify_readers(&self, last: Timestamp, added: Added, places: Option<&Places>) {
         let last = last.to_u64();
         let first = last
-            .saturating_sub(u64::from(added.stamps))
+            .saturating_sub(u64::from(added.entries))
             .saturating_add(1);
         if self.readers.any() && self.readers.committed(places, first, last) {
             // A waiting reader gets the entry before the interval of the journal has passed.
@@ -598,20 +587,9 @@ impl Oplog {
         }
     }
 
-    /// Whether entries come from the oplog of another server, and changes have none of their own.
+    /// Whether entries come from the leader of the replica set.
     pub fn is_following(&self) -> bool {
         self.cluster_time.is_following()
-    }
-
-    /// Adds entries of another server to a write set, which is about to be committed.
-    ///
-    /// # Errors
-    /// Errors of the engine, if the clock cannot be set.
-    pub(crate) fn put_copied(&self, batch: &mut WriteSet, copied: &Copied) -> Result<Added> {
-        let trees = self.trees().ok_or_else(is_off)?;
-        let (first, last) = copied.times();
-        self.cluster_time.give(first, last)?;
-        Ok(copied.put(batch, trees))
     }
 
     /// Reserves timestamps for a commit that found none because it had to wait for long: it is tried again.
@@ -625,7 +603,7 @@ impl Oplog {
 
     /// Notes a commit. Returns the timestamp of its last entry.
     pub(crate) fn record_commit(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
-        let last = first? + u64::from(added.stamps.max(1)) - 1;
+        let last = first? + u64::from(added.entries.max(1)) - 1;
         // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
         self.last.fetch_max(last, Ordering::SeqCst);
         self.cluster_time.saw(last);

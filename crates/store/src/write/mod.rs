@@ -5,7 +5,6 @@
 //! one of them first, the engine refuses the whole write set, and the operation is retried on a
 //! newer snapshot ([`retry`]). Entries of other indexes are blind puts: nothing is read for them.
 
-pub(crate) mod copied;
 pub mod delete;
 pub(crate) mod duplicate;
 pub mod find_and_modify;

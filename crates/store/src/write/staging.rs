@@ -1,7 +1,6 @@
 //! One commit in the making: documents and index entries go into one write set.
 
 mod capped;
-mod group;
 mod look_up;
 mod others;
 
@@ -35,7 +34,6 @@ use frond_storage::merge::Counts;
 use frond_storage::options::Invalid;
 use frond_storage::points::point;
 use frond_storage::record::{self, load::Parts};
-pub(crate) use group::Group;
 
 /// Below this many documents, preparing the write set costs more than it saves.
 const EXPECTED_MIN: usize = 8;

@@ -1,4 +1,5 @@
-//! `connPoolStats`: the connections from this server to others, of which only a standby has any.
+//! `connPoolStats`: the pools of connections to other servers, of which there are none. A member of a replica set keeps one channel to
+//! each other member.
 
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
@@ -11,7 +12,7 @@ pub struct ConnPoolStats;
 
 const SPEC: Spec = Spec {
     names: &["connPoolStats"],
-    doc: "Shows the connections to other servers: a standby has one to its primary, others have none.",
+    doc: "Shows the pools of connections to other servers: there are none.",
     ..Spec::CHEAP
 };
 
@@ -24,35 +25,19 @@ impl Command for ConnPoolStats {
         Ok(Needs::cluster(Action::ConnPoolStats))
     }
 
-    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let set = cx.server.set.replication.as_ref();
-        let follows = set.is_some_and(|set| set.is_standby());
-        let source = (cx.server.set.standby.as_ref()).filter(|_| follows);
-        let in_use = i32::from(source.is_some());
-        let counts = doc! {
-            "inUse": in_use, "available": 0, "leased": 0, "created": in_use, "refreshing": 0, "refreshed": 0,
-            "wasNeverUsed": 0,
-        };
-        let mut hosts = DocBuf::new();
-        if let Some(standby) = source {
-            hosts.push(&standby.source, &counts);
-        }
-        let mut pools = DocBuf::new();
-        if source.is_some() {
-            pools.push("replication", &counts);
-        }
+    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
         Ok(doc! {
-            "numClientConnections": in_use,
+            "numClientConnections": 0,
             "numAScopedConnections": 0,
-            "totalInUse": in_use,
+            "totalInUse": 0,
             "totalAvailable": 0,
             "totalLeased": 0,
-            "totalCreated": in_use,
+            "totalCreated": 0,
             "totalRefreshing": 0,
             "totalRefreshed": 0,
             "totalWasNeverUsed": 0,
-            "pools": &pools,
-            "hosts": &hosts,
+            "pools": {},
+            "hosts": {},
             "replicaSets": {},
         })
     }

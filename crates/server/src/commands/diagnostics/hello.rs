@@ -165,7 +165,6 @@ pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
             reply.push(role, true);
             reply.push("msg", "isdbgrid");
         }
-        Some(member) if set.is_standby() => set.describe_standby(&member, role, reply),
         Some(member) => {
             let is_legacy = role == "ismaster";
             member.describe(set.last_write(), set.durable(), is_legacy, reply);

@@ -398,11 +398,6 @@ fn engine(server: &Server) -> DocBuf {
         "memory",
         &crate::observability::engine_stats::memory_to_doc(&server.store),
     );
-    if let Some(standby) = &server.set.standby
-        && server.store.is_following()
-    {
-        section.push("standby", &standby.to_doc(&server.store));
-    }
     if let Some(part) = replica_set::describe(server) {
         section.push("replicaSet", &part);
     }

@@ -17,8 +17,7 @@ use crate::background;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::host::clock::now_ms;
-use crate::replication::{Cause, Heard, Member, Replication, member_id, refusal, wall};
-use crate::standby::{Phase, Standby};
+use crate::replication::{Cause, Heard, Member, Replication, member_id, refusal};
 use crate::state::Server;
 use frond_runtime::{AdmissionClass, Work};
 
@@ -44,11 +43,6 @@ impl Command for ReplSetGetStatus {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
         let member = set.initiated()?;
-        if let Some(standby) = &cx.server.set.standby
-            && set.is_standby()
-        {
-            return Ok(of_standby(cx.server, standby, &member));
-        }
         // As in MongoDB, unless the request declines.
         let shows_copy = cx.args().i64("initialSync")?.is_none_or(|asked| asked != 0);
         Ok(status(cx.server, set, &member, shows_copy))
@@ -157,117 +151,6 @@ fn status(server: &Server, set: &Replication, member: &Member, shows_copy: bool)
         members: &members,
     }
     .to_doc()
-}
-
-/// The status of a standby: itself, and the primary as of its last heartbeat.
-fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
-    let (primary_id, primary_host) = match member.configured() {
-        Some(configured) => (configured.id, &*configured.host),
-        None => (0, ""),
-    };
-    let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
-    let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
-    let me = server
-        .set
-        .replication
-        .as_ref()
-        .map(|set| set.default_host.as_str());
-    let follows = standby.phase() == Phase::Following;
-    let mut status = doc! {
-        "set": &*member.config.name,
-        "date": Value::DateTime(now_ms()),
-        "myState": 2,
-        "term": member.term,
-        "syncSourceHost": if follows { primary_host } else { "" },
-        "syncSourceId": if follows { primary_id } else { -1 },
-        "heartbeatIntervalMillis": 1000i64,
-        "majorityVoteCount": 1,
-        "writeMajorityCount": 1,
-        "votingMembersCount": 1,
-        "writableVotingMembersCount": 1,
-    };
-    status.push("optimes", &op_times(member, applied, durable));
-    status.push("lastStableRecoveryTimestamp", applied);
-    let last_error = standby.error().unwrap_or_default();
-    let shown = |of: &StandbyStatus<'_>| {
-        let (time, date) = (member.op_time(of.last), wall(of.last));
-        doc! {
-            "_id": of.id,
-            "name": of.host,
-            "health": if of.is_up { 1.0 } else { 0.0 },
-            "state": of.state.0,
-            "stateStr": of.state.1,
-            "uptime": i32::try_from(server.instance.started.elapsed().as_secs()).unwrap_or(i32::MAX),
-            "optime": &time,
-            "optimeDate": date,
-            "optimeWritten": &time,
-            "optimeWrittenDate": date,
-            "lastAppliedWallTime": date,
-            "lastDurableWallTime": date,
-            "lastWrittenWallTime": date,
-        }
-    };
-    let mut primary = shown(&StandbyStatus {
-        id: primary_id,
-        host: primary_host,
-        is_up: follows,
-        state: if follows {
-            (1, "PRIMARY")
-        } else {
-            (8, "(not reachable/healthy)")
-        },
-        last: primary,
-    });
-    primary.push(
-        "lastHeartbeatMessage",
-        if follows { "" } else { &*last_error },
-    );
-    primary.push("configVersion", member.config.version);
-    primary.push("configTerm", i32::try_from(member.term).unwrap_or(i32::MAX));
-    let mut own = shown(&StandbyStatus {
-        // A number that no member of the configuration has.
-        id: primary_id + 1,
-        host: me.unwrap_or_default(),
-        is_up: true,
-        state: (2, "SECONDARY"),
-        last: applied,
-    });
-    own.push("syncSourceHost", if follows { primary_host } else { "" });
-    own.push("infoMessage", &*last_error);
-    own.push("configVersion", member.config.version);
-    own.push("configTerm", i32::try_from(member.term).unwrap_or(i32::MAX));
-    own.push("self", true);
-    own.push("lastHeartbeatMessage", "");
-    status.push_array("members", |list| {
-        list.push(&primary);
-        list.push(&own);
-    });
-    status.push("standby", &standby.to_doc(&server.store));
-    status
-}
-
-/// A member in the status of a standby.
-struct StandbyStatus<'a> {
-    id: i32,
-    host: &'a str,
-    is_up: bool,
-    state: (i32, &'static str),
-    last: Timestamp,
-}
-
-fn op_times(member: &Member, last: Timestamp, durable: Timestamp) -> DocBuf {
-    let (time, date) = (member.op_time(last), wall(last));
-    doc! {
-        "lastCommittedOpTime": &time,
-        "lastCommittedWallTime": date,
-        "readConcernMajorityOpTime": &time,
-        "appliedOpTime": &time,
-        "durableOpTime": &member.op_time(durable),
-        "writtenOpTime": &time,
-        "lastAppliedWallTime": date,
-        "lastDurableWallTime": wall(durable),
-        "lastWrittenWallTime": date,
-    }
 }
 
 pub struct ReplSetStepDown;

@@ -1,4 +1,4 @@
-//! The replica set, a standby, the oplog, backups.
+//! The replica set, the oplog, backups.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub static REPLICATION: &[Parameter] = &[
         )),
         key_aliases: &["replication.replSet"],
         kind: Kind::Text("NAME"),
-        doc: "Be the only member of this replica set (default: a standalone server)",
+        doc: "Be a member of this replica set (default: a standalone server)",
         apply: Some(|s, v| match v.text()? {
             "" => Err("must not be empty".into()),
             name if name.contains('/') => {
@@ -30,31 +30,6 @@ pub static REPLICATION: &[Parameter] = &[
                 Ok(())
             }
         }),
-        ..Parameter::EMPTY
-    },
-    Parameter {
-        option: "follow",
-        key: "replication.follow",
-        needs: Some(Need::DataFiles(
-            "TiKV replicates the data: start as many servers as you need",
-        )),
-        kind: Kind::Secret("URI"),
-        doc: "Be a standby of the primary at this connection string (mongodb://…): take over its data and its oplog, serve reads. With \
-           a password in it, set it in the configuration file, where other users of the machine do not see it",
-        apply: Some(|s, v| v.secret().map(|uri| s.follow = Some(uri))),
-        ..Parameter::EMPTY
-    },
-    Parameter {
-        option: "followAnew",
-        key: "replication.followAnew",
-        needs: Some(Need::DataFiles(
-            "TiKV replicates the data: start as many servers as you need",
-        )),
-        kind: Kind::Switch(true),
-        default: "false",
-        doc: "Resync from scratch when the primary's oplog no longer reaches this standby: discard its data and copy the primary's \
-           (default {default}: it stops, and serves what it has)",
-        apply: Some(|s, v| v.switch().map(|on| s.follow_anew = on)),
         ..Parameter::EMPTY
     },
     Parameter {

@@ -1,5 +1,7 @@
 //! Members of a replica set in one process: what the leader writes, the others have, in the trees and in memory.
 
+mod work;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,10 +13,10 @@ use frond_bson::{Timestamp, Value, doc};
 use frond_kv::{EntryId, LogEntry, MemberLog};
 
 use crate::backup::{BackupRequest, RestoreTarget, Step};
-use crate::follow::tests::{
+use crate::{DocumentStore, EngineOptions, FindRequest, OpContext, StoreOptions};
+use work::{
     SETTINGS, all, copy_files, entries, insert, ns, numbered, shown, update, write_everything,
 };
-use crate::{DocumentStore, EngineOptions, FindRequest, OpContext, StoreOptions};
 
 /// Longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -211,6 +213,65 @@ impl Drop for Set {
 fn followers_have_all_that_a_leader_writes() {
     let set = Set::new(3, |_| {});
     write_everything(&set.members[0]);
+    set.check(0);
+}
+
+/// The documents before their changes are stored beside the entries.
+#[test]
+fn followers_have_the_pre_images_of_the_leader() {
+    let set = Set::new(2, |_| {});
+    write_everything(&set.members[0]);
+    set.settle(0);
+    let images = set.members[0].catalog();
+    let images = images.collection(&ns("test.images")).unwrap().uuid;
+    let mut found = 0;
+    for entry in entries(&set.members[0], Timestamp::default()) {
+        let Some(Value::Timestamp(ts)) = entry.get("ts") else {
+            continue;
+        };
+        for position in 0..8 {
+            let [leader, follower] = [0, 1].map(|member| {
+                let oplog = set.members[member].oplog();
+                oplog.pre_image(ts.to_u64(), position, &images).unwrap()
+            });
+            found += usize::from(leader.is_some());
+            assert_eq!(leader, follower, "{entry:?} {position}");
+        }
+    }
+    assert!(found >= 4, "{found}");
+}
+
+/// A transaction in several entries becomes visible at once.
+#[test]
+fn a_transaction_in_several_entries_is_one_commit_of_a_follower() {
+    let set = Set::new(2, |store| insert(store, "test.c", &numbered(0..5)));
+    let (leader, follower) = (&set.members[0], &set.members[1]);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let done = &done;
+        scope.spawn(move || {
+            while !done.load(Ordering::Acquire) {
+                let found = all(follower, "test.c", &FindRequest::default()).len();
+                assert!([5, 45].contains(&found), "{found} documents");
+            }
+        });
+        let before = leader.oplog().last();
+        let transaction = leader.begin();
+        let inside = leader.in_transaction(&transaction);
+        let text = "x".repeat(1 << 20);
+        for id in 100..140 {
+            insert(
+                &inside,
+                "test.c",
+                &[doc! {"_id": id, "text": text.as_str()}],
+            );
+        }
+        transaction.commit(crate::Durability::Logged).unwrap();
+        set.settle(0);
+        done.store(true, Ordering::Release);
+        let entries = entries(leader, before);
+        assert!(entries.len() > 1, "{} entries", entries.len());
+    });
     set.check(0);
 }
 
