@@ -172,7 +172,7 @@ def status_shows_all_members():
         wait_until(
             "no lag",
             lambda: all(
-                one["lagSeconds"] == 0 for one in client.admin.command("serverStatus")["frond"]["replicaSet"]["members"].values()
+                one.get("lagSeconds") == 0 for one in client.admin.command("serverStatus")["frond"]["replicaSet"]["members"].values()
             ),
         )
 
