@@ -76,7 +76,6 @@ class Member(Server):
         os.makedirs(self.dbpath)
 
 
-
 class ReplicaSet:
     """Members with the numbers from 0 on. `connect_options` are those of every client of the set."""
 
@@ -229,6 +228,33 @@ class ReplicaSet:
 
     def __exit__(self, *_):
         self.close()
+
+
+class SetAsServer(ReplicaSet):
+    """A set in the place of one server, for suites of tests that know one: that is the member which is the primary at the start.
+
+    An election timeout as MongoDB's keeps it the primary on a busy machine, until a test has it step down.
+    """
+
+    def start(self):
+        super().start({"electionTimeoutMillis": 10_000})
+        self.first = self.primary
+        return self
+
+    @property
+    def port(self):
+        return self.first.port
+
+    @property
+    def socket_path(self):
+        return self.first.socket_path
+
+    @property
+    def folder(self):
+        return self.first.folder
+
+    def log_tail(self, lines=30):
+        return "".join(f"member {member.number}:\n{member.log_tail(lines)}" for member in self.members)
 
 
 def last_write(member):

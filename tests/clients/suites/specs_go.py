@@ -1,4 +1,5 @@
-"""The Go driver's own runners and prose tests of sessions, transactions, retries and change streams, with fail points.
+"""The Go driver's own runners and prose tests of sessions, transactions, retries and change streams, with fail points; on a set of
+several members also those of server discovery and of read and write concerns.
 
 The modules of both major versions carry their runners. That of version 1 carries its files of tests, too; version 2 gets
 those of PyMongo's source distribution, which come from the same specifications.
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from pymongo import MongoClient
 from specs.report import Report
-from specs.servers import run_in_parallel, run_program
+from specs.servers import MEMBERS, WORKERS, run_in_parallel, run_program
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,8 +46,17 @@ PROSE = [
     "TestChangeStream_ReplicaSet$/^[^a-m]",
     "TestChangeStream_Standalone$|^TestCausalConsistency_|^TestNoWritesPerformedLabel$|^TestSession(Pool$|s$|sProse|_)|^TestNewSessionWithLSID$",
 ]
+if MEMBERS > 1:
+    SPECIFICATIONS["server-discovery-and-monitoring/tests/unified"] = "discovery_and_monitoring/unified"
+    UNIFIED_1.append("server-discovery-and-monitoring/unified")
+    LEGACY_1 += ["server-discovery-and-monitoring/integration", "read-write-concern/operation"]
+    PROSE += [
+        "TestSDAMProse$",
+        "TestSDAMErrorHandling$",
+        "TestConnectionsSurvivePrimaryStepDown$",
+        "TestServerSelectionProse$",
+    ]
 FILES_AT_A_TIME = 6
-WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
 
 
@@ -140,7 +150,7 @@ def go_test(part, environment):
 
 def main():
     link_files()
-    skips = Skips(os.path.join(HERE, "specs", "go-skipped.txt"))
+    skips = Skips(os.path.join(HERE, "specs", "go-skipped.txt"), MEMBERS)
     report = Report(skips)
     counts = []
 

@@ -1,4 +1,5 @@
-"""The files of the drivers' unified tests, run by the Node.js driver on a replica set, with fail points.
+"""The files of the drivers' unified tests, run by the Node.js driver on a replica set, with fail points; on one of several members
+also those of server discovery.
 
 The driver's package carries neither tests nor a runner: the files are those of PyMongo's source distribution, the runner
 is specs/unified.mjs.
@@ -9,7 +10,7 @@ import json
 import os
 
 from specs.report import Report
-from specs.servers import run_in_parallel, run_program
+from specs.servers import MEMBERS, WORKERS, run_in_parallel, run_program
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,9 +24,12 @@ FOLDERS = [
     "retryable_writes/unified",
     "causal_consistency",
     "change_streams/unified",
+    "read_write_concern/operation",
+    "read_write_concern/write-concern-errors",
 ]
+if MEMBERS > 1:
+    FOLDERS.append("discovery_and_monitoring/unified")
 FILES_AT_A_TIME = 4
-WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
 
 
@@ -35,7 +39,7 @@ def tests_of(path):
 
 
 def main():
-    skips = Skips(os.path.join(HERE, "specs", "node-skipped.txt"))
+    skips = Skips(os.path.join(HERE, "specs", "node-skipped.txt"), MEMBERS)
     report = Report(skips)
     parts, planned = [], 0
     for folder in FOLDERS:

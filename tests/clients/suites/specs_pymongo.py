@@ -1,10 +1,11 @@
-"""PyMongo's own tests of sessions, transactions, retries and change streams, with fail points, on a replica set."""
+"""PyMongo's own tests of sessions, transactions, retries, change streams and read and write concerns, with fail points, on a replica
+set; on one of several members also those of server discovery and server selection."""
 
 import os
 
 from specs.workers import Worker
 from specs.report import Report
-from specs.servers import run_in_parallel
+from specs.servers import MEMBERS, WORKERS, run_in_parallel
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,15 +20,30 @@ MODULES = [
     "test.test_retryable_reads_unified",
     "test.test_causal_consistency",
     "test.test_change_stream",
+    "test.test_read_concern",
+    "test.test_write_concern",
+    "test.test_read_write_concern_spec",
 ]
+DISCOVERY = [
+    "test.test_connections_survive_primary_stepdown_spec",
+    "test.test_discovery_and_monitoring",
+    "test.test_heartbeat_monitoring",
+    "test.test_max_staleness",
+    "test.test_read_preferences",
+    "test.test_sdam_monitoring_spec",
+    "test.test_server_selection",
+    "test.test_server_selection_in_window",
+    "test.test_streaming_protocol",
+    "test.test_topology",
+]
+if MEMBERS > 1:
+    MODULES += DISCOVERY
 SLOW = ("test.test_retryable_reads.", "test.test_retryable_writes.")
-# Most of the time the tests wait for the driver's timers.
-WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
 
 
 def main():
-    skips = Skips(os.path.join(HERE, "specs", "pymongo-skipped.txt"))
+    skips = Skips(os.path.join(HERE, "specs", "pymongo-skipped.txt"), MEMBERS)
     report = Report(skips)
     workers = {}
 

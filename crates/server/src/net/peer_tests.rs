@@ -142,6 +142,19 @@ async fn requests_are_answered_in_both_directions_and_begun_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_may_be_as_long_as_a_large_commit() {
+    let (one, two) = (Member::start(1, |_| {}), Member::start(2, |_| {}));
+    let peers = one.peers(1);
+    // A commit is longer than what a channel handles at once.
+    let commit = vec![7; 100 << 20];
+    let answer = peers.request(&two.host, Kind::Consensus, commit, PATIENCE);
+    assert_eq!(answer.await.unwrap().len(), 100 << 20);
+    let endless = vec![7; frond_replica::REQUEST_BYTES_MAX + 1];
+    let refused = peers.request(&two.host, Kind::Consensus, endless, PATIENCE);
+    assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_request_delays_no_other_and_one_that_is_dropped_breaks_nothing() {
     let member = Member::start(1, |_| {});
     let peers = member.peers(2);

@@ -1,4 +1,4 @@
-"""Runs parts of a driver's tests side by side, each against a replica set of one of its own.
+"""Runs parts of a driver's tests side by side, each against a replica set of its own, of FROND_MEMBERS members (1).
 
 A fail point applies to the whole server, so that two tests cannot share one.
 """
@@ -8,14 +8,23 @@ import queue
 import subprocess
 import threading
 
+from harness.replica_set import SetAsServer
 from harness.server import Server
 
 SECONDS_PROGRAM_MAX = 240
 OPTIONS = ["--setParameter", "enableTestCommands=1"]
+MEMBERS = int(os.environ.get("FROND_MEMBERS", "1"))
+# Most of the time the tests wait for the driver's timers. Several members have more work with the same tests.
+WORKERS = 6 if MEMBERS == 1 else 3
+
+
+def make_set():
+    binary = os.environ["FROND_BINARY"]
+    return Server(binary, OPTIONS, replica_set="rs0") if MEMBERS == 1 else SetAsServer(binary, MEMBERS, OPTIONS)
 
 
 def run_in_parallel(parts, run, workers):
-    """Calls run(server, part) for all parts, with one server for each of the workers. Errors are raised at the end.
+    """Calls run(server, part) for all parts, with one set for each of the workers. Errors are raised at the end.
 
     Parts begin in the order given; put the long ones first.
     """
@@ -26,7 +35,7 @@ def run_in_parallel(parts, run, workers):
 
     def work():
         try:
-            with Server(os.environ["FROND_BINARY"], OPTIONS, replica_set="rs0") as server:
+            with make_set() as server:
                 server.start()
                 while True:
                     try:
