@@ -233,13 +233,34 @@ class ReplicaSet:
 class SetAsServer(ReplicaSet):
     """A set in the place of one server, for suites of tests that know one: that is the member which is the primary at the start.
 
-    An election timeout as MongoDB's keeps it the primary on a busy machine, until a test has it step down.
+    An election timeout as MongoDB's keeps it the primary on a busy machine, until a test has it step down. Members take it over when
+    they start again; the primary comes last, and hands over to one that has it.
     """
 
     def start(self):
         super().start({"electionTimeoutMillis": 10_000})
+        primary = self.primary
+        for member in [*self.others(primary), primary]:
+            member.stop()
+            member.start()
+            self.wait_until_steady()
         self.first = self.primary
         return self
+
+    def stop(self):
+        """Stops all members, the primary last: once it knows that the others are gone, it looks for no successor."""
+        primary = self.primary
+        others = self.others(primary)
+        for member in others:
+            member.stop()
+        hosts = {member.host for member in others}
+
+        def is_alone():
+            states = {one["name"]: one["state"] for one in primary.status()["members"]}
+            return not any(states.get(host) in (PRIMARY, SECONDARY) for host in hosts)
+
+        wait_until("a primary that is alone", is_alone, passing=(PyMongoError,))
+        super().stop()
 
     @property
     def port(self):

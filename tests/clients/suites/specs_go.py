@@ -9,9 +9,8 @@ import os
 import re
 from dataclasses import dataclass
 
-from pymongo import MongoClient
 from specs.report import Report
-from specs.servers import MEMBERS, WORKERS, run_in_parallel, run_program
+from specs.servers import MEMBERS, WORKERS, drop_databases, run_in_parallel, run_program
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -133,14 +132,6 @@ def results_of(lines):
         blames = any(n.startswith(f"{name}/") and o == "FAIL" for n, o, _ in ended)
         if name not in parents or (outcome == "FAIL" and not blames):
             yield name, outcomes[outcome], seconds, "\n".join(said.get(name, []))
-
-
-def drop_databases(server):
-    """The runners expect nothing of an earlier run."""
-    with MongoClient(server.uri) as client:
-        for name in client.list_database_names():
-            if name not in ("admin", "config", "local"):
-                client.drop_database(name)
 
 
 def go_test(part, environment):

@@ -5,7 +5,7 @@ import os
 
 from specs.workers import Worker
 from specs.report import Report
-from specs.servers import MEMBERS, WORKERS, run_in_parallel
+from specs.servers import MEMBERS, WORKERS, drop_databases, run_in_parallel
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -70,6 +70,7 @@ def main():
     parts += [name for name in rest if chosen.intersection(found[name])]
 
     def run_part(server, name):
+        drop_databases(server)
         leave = sorted(set(found.get(name, [])) - chosen)
         for reply in worker_of(server).ask(run=name, without=leave):
             if "done" not in reply:

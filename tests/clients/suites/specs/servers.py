@@ -10,6 +10,7 @@ import threading
 
 from harness.replica_set import SetAsServer
 from harness.server import Server
+from pymongo import MongoClient
 
 SECONDS_PROGRAM_MAX = 240
 OPTIONS = ["--setParameter", "enableTestCommands=1"]
@@ -54,6 +55,14 @@ def run_in_parallel(parts, run, workers):
         thread.join()
     if errors:
         raise errors[0]
+
+
+def drop_databases(server):
+    """The runners expect nothing of an earlier run."""
+    with MongoClient(server.uri) as client:
+        for name in client.list_database_names():
+            if name not in ("admin", "config", "local"):
+                client.drop_database(name)
 
 
 def run_program(command, folder, environment):

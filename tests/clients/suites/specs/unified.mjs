@@ -6,6 +6,7 @@
 
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { finished } from 'node:stream/promises';
 import { BSON, ChangeStream, GridFSBucket, MongoBulkWriteError, MongoClient, MongoServerError, ReadPreference } from 'mongodb';
 
 import { count, observe } from './unified_events.mjs';
@@ -15,6 +16,9 @@ const { EJSON } = BSON;
 const SECONDS_MAX = 30;
 const WAIT_MS_MAX = 10_000;
 const uri = process.env.FROND_URI;
+
+// The tests count connections that are checked out: `connect` must not check out one itself.
+const OPTIONS = { monitorCommands: true, minHeartbeatFrequencyMS: 50, __skipPingOnConnect: true };
 
 /** A test that this driver or server cannot run, with the reason. */
 class Skip extends Error {}
@@ -68,7 +72,7 @@ class Entities {
     const [hosts, query] = uri.split('?');
     const parameters = new URLSearchParams(query);
     for (const [name, value] of Object.entries(uriOptions)) parameters.set(name, value);
-    const client = new MongoClient(`${hosts}?${parameters}`, { monitorCommands: true, minHeartbeatFrequencyMS: 50 });
+    const client = new MongoClient(`${hosts}?${parameters}`, OPTIONS);
     const { seen, unknown } = observe(client, observeEvents, ignoreCommandMonitoringEvents);
     if (unknown.length) throw new Skip(`events of the kinds ${unknown} are not observed by this runner`);
     this.events.set(id, seen);
@@ -194,6 +198,9 @@ const OPERATIONS = {
   GridFSBucket: {
     download: (b, { id, ...a }) => collect(b.openDownloadStream(id, a)),
     downloadByName: (b, { filename, ...a }) => collect(b.openDownloadStreamByName(filename, a)),
+    upload: (b, { filename, source, ...a }) => finished(b.openUploadStream(filename, a).end(Buffer.from(source.$$hexBytes, 'hex'))),
+    delete: (b, { id, ...a }) => b.delete(id, a),
+    rename: (b, { id, newFilename }) => b.rename(id, newFilename),
   },
 };
 
