@@ -132,8 +132,12 @@ class ReplicaSet:
         for member in self.members:
             member.start()
         self.members[0].command("replSetInitiate", self.config(settings, members))
+        self.prepare()
         self.wait_until_steady()
         return self
+
+    def prepare(self):
+        """Makes what has to be there before clients can look at the new set."""
 
     def is_steady(self):
         """Whether the members that run agree on a primary, and all others follow it."""

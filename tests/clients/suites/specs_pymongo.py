@@ -2,10 +2,11 @@
 set; on one of several members also those of server discovery and server selection."""
 
 import os
+import re
 
 from specs.workers import Worker
 from specs.report import Report
-from specs.servers import MEMBERS, WORKERS, drop_databases, run_in_parallel
+from specs.servers import MEMBERS, WORKERS, SetWithUsers, drop_databases, make_set_with_users, run_in_parallel
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -38,6 +39,8 @@ DISCOVERY = [
 ]
 if MEMBERS > 1:
     MODULES += DISCOVERY
+# Tests of sets with users; a set of one member has none here.
+WITH_USERS = r"test\.test_\w+\.TestUnified(\w*Handshake\w*|Auth\w*)"
 SLOW = ("test.test_retryable_reads.", "test.test_retryable_writes.")
 WORDS = os.environ.get("FROND_TEST", "")
 
@@ -49,7 +52,8 @@ def main():
 
     def worker_of(server):
         if server not in workers:
-            workers[server] = Worker(server)
+            users = {"DB_USER": server.USER, "DB_PASSWORD": server.PASSWORD} if isinstance(server, SetWithUsers) else {}
+            workers[server] = Worker(server, **users)
         return workers[server]
 
     found = {}
@@ -65,8 +69,9 @@ def main():
     # Those of retries that are no files wait long for the driver's timers: they come first, and one at a time.
     slow = [name for name in found if name.startswith(SLOW)]
     parts = [f"test.{test}" for name in slow for test in found[name] if test in chosen]
+    with_users = [name for name in found if MEMBERS > 1 and re.fullmatch(WITH_USERS, name) and chosen.intersection(found[name])]
     # Of the others a class at a time, large ones first.
-    rest = sorted(set(found) - set(slow), key=lambda name: -len(found[name]))
+    rest = sorted(set(found) - set(slow) - set(with_users), key=lambda name: -len(found[name]))
     parts += [name for name in rest if chosen.intersection(found[name])]
 
     def run_part(server, name):
@@ -77,6 +82,8 @@ def main():
                 report.add(reply["name"], reply["outcome"], reply["seconds"], reply["detail"])
 
     run_in_parallel(parts, run_part, WORKERS)
+    if with_users:
+        run_in_parallel(with_users, run_part, 1, make_set_with_users)
     for worker in workers.values():
         worker.close()
     report.finish(len(chosen))

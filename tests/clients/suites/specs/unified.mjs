@@ -43,7 +43,7 @@ function isMet(requirements, server) {
     && (!one.maxServerVersion || compare(server.version, parts(one.maxServerVersion)) <= 0)
     && (!one.topologies || one.topologies.includes('replicaset'))
     && (!one.serverParameters || Object.entries(one.serverParameters).every(([name, value]) => matches(value, server.parameters[name])))
-    && one.auth !== true && !one.csfle && one.serverless !== 'require');
+    && (one.auth === undefined || one.auth === uri.includes('@')) && !one.csfle && one.serverless !== 'require');
 }
 
 /** The entities of one test. */
