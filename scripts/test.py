@@ -121,6 +121,9 @@ def parts_of(compiling):
         Part("documentation", ["cargo", "test", "--workspace", "--doc", "--locked"], ("build",), count_cargo, environment=compiling),
         *(Part(f"clients {suite}", [PYTHON, "tests/clients/run.py", "--server", SERVER, suite], ready, count_named("clients"))
           for suite in suites),
+        # Most of it is in `make clients-set`.
+        Part("clients three-members", [PYTHON, "tests/clients/run.py", "--server", SERVER, "--members", "3", "node", "specs-node"],
+             ready, count_named("clients"), environment={"FROND_SHORT": "1"}),
         # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
         Part("differential", ["node", "tests/differential/run.mjs", "--server", SERVER, "--seed", "test", "--rounds", "250"],
              ready, count_named("differential")),

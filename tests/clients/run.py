@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Drives a built server with real clients: one fresh server and one process for each suite.
 
-    run.py --server target/debug/frond            every suite but measurements
-    run.py --server target/debug/frond node go    only these
+    run.py --server target/debug/frond               every suite but measurements
+    run.py --server target/debug/frond node go       only these
+    run.py --server target/debug/frond --members 3   suites against a replica set of three members, one after the other
 
 A suite prints TAP; its tests are counted, and one more for the server's clean end. The last line is
 "clients: N passed, M failed". FROND_TEST=words runs only the tests whose name has the words. Suites that mostly wait run
@@ -27,7 +28,7 @@ CACHE = os.path.join(ROOT, ".cache", "clients")
 SUITES = os.path.join(HERE, "suites")
 
 sys.path.insert(0, HERE)
-from harness.server import Server, ServerError  # noqa: E402
+from harness.server import NoServer, Server, ServerError  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -178,6 +179,36 @@ REPLICA_SET = {
     "oplog-go",
     "oplog-2.4",
 }
+# These start their servers themselves: FROND_MEMBERS for each set.
+WITH_THEIR_OWN = {"specs-pymongo", "specs-go", "specs-node"}
+# Suites for which a set of several members is a server like any other. The others are about one server, start and kill their own, or
+# are about sets themselves.
+OF_SEVERAL = [
+    "pymongo",
+    "pymongo-3.6",
+    "pymongo-2.4",
+    "node",
+    "mongoose",
+    "mongosh",
+    "java",
+    "java-2.14",
+    "go",
+    "mgo",
+    "php",
+    "javascript",
+    "mongoose-transactions",
+    "spring-transactions",
+    "parse",
+    "change-streams-node",
+    "change-streams-3.6",
+    "change-streams-mgo",
+    "oplog-meteor",
+    "oplog-go",
+    "oplog-2.4",
+    "specs-pymongo",
+    "specs-go",
+    "specs-node",
+]
 # Measurements: these run only when they are named.
 NAMED_ONLY = {"login-timing"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
@@ -195,6 +226,16 @@ def count(line, totals):
 def one_server(name, binary):
     """The server of a suite."""
     return Server(binary, replica_set="rs0" if name in REPLICA_SET else None)
+
+
+def set_of(members, name, binary):
+    """A replica set in the place of the server of a suite."""
+    if name in WITH_THEIR_OWN:
+        return NoServer(binary)
+    # Its client of MongoDB is not there when only the names of suites are listed.
+    from harness.replica_set import SetAsServer
+
+    return SetAsServer(binary, members)
 
 
 def run_suite(name, binary, say, make_server=None):
@@ -268,6 +309,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", help="the built frond binary")
     parser.add_argument("--list", action="store_true", help="only print the names of the suites that run if none is named")
+    parser.add_argument("--members", type=int, metavar="N", help="run suites against a replica set of N members")
     parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(ALL))
     arguments = parser.parse_args()
     standard = [name for name in ALL if name not in NAMED_ONLY]
@@ -279,11 +321,18 @@ def main():
     unknown = [name for name in arguments.suites if name not in ALL]
     if unknown:
         parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(ALL)}")
+    if arguments.members:
+        wrong = [name for name in arguments.suites if name not in OF_SEVERAL]
+        if wrong:
+            parser.error(f"not with --members: {', '.join(wrong)}; there are {', '.join(OF_SEVERAL)}")
+        os.environ["FROND_MEMBERS"] = str(arguments.members)
+        standard = OF_SEVERAL
     results = {}
 
     def run(name, say):
         began = time.monotonic()
-        good, bad = run_suite(name, arguments.server, say)
+        make_server = functools.partial(set_of, arguments.members, name) if arguments.members else None
+        good, bad = run_suite(name, arguments.server, say, make_server)
         results[name] = good, bad, time.monotonic() - began
 
     def run_beside(names):
@@ -293,11 +342,12 @@ def main():
             print("\n".join(output), flush=True)
 
     names = arguments.suites or standard
-    beside = [name for name in names if name in BESIDE]
+    # A set for each of their workers is enough work by itself.
+    beside = [] if arguments.members else [name for name in names if name in BESIDE]
     thread = threading.Thread(target=run_beside, args=[beside])
     thread.start()
     for name in names:
-        if name not in BESIDE:
+        if name not in beside:
             run(name, functools.partial(print, flush=True))
     thread.join()
     lines = []

@@ -21,6 +21,7 @@ from cluster import ROOT, Cluster, Running, Servers
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "clients"))
 import run as clients  # noqa: E402
+from harness.server import NoServer  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -93,7 +94,7 @@ def main():
         if cluster and name != "keyspace":
             make = functools.partial(Servers, pd=cluster.pd, count=arguments.servers)
         else:
-            make = Nothing
+            make = NoServer
         good, bad = clients.run_suite(name, arguments.server, say, make)
         passed, failed = passed + good, failed + bad
         lines.append(f"{name:<22} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
@@ -111,29 +112,6 @@ def main():
     print("\n" + "\n".join(lines))
     print(f"cluster: {passed} passed, {failed} failed")
     return 1 if failed else 0
-
-
-class Nothing:
-    """In place of servers, for a suite that starts its own."""
-
-    port, uri, socket_path, folder = 0, "", "", ""
-
-    def __init__(self, binary):
-        self.binary = os.path.abspath(binary)
-
-    def start(self):
-        pass
-
-    stop = start
-
-    def log_tail(self, lines):
-        return ""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
 
 if __name__ == "__main__":

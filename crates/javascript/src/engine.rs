@@ -112,10 +112,11 @@ impl Engine {
             }
         })));
         let context = Context::full(&runtime).map_err(unable)?;
-        let printing = shared.clone();
+        let (printing, sleeping) = (shared.clone(), shared.clone());
         context.with(|ctx| {
             let prepare = || {
-                let native = native::functions(&ctx, move |text| (printing.print)(text))?;
+                let print = move |text: &str| (printing.print)(text);
+                let native = native::functions(&ctx, print, move || (sleeping.check)())?;
                 let prelude: Function = ctx.eval_with_options(PRELUDE, options())?;
                 let exports = prelude.call((native,))?;
                 let types = Rc::new(Types::new(&exports)?);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,6 +19,9 @@ const EMIT_BYTES_MAX: usize = 100 << 20;
 
 /// The most bytes of a line that a function prints.
 const PRINT_BYTES_MAX: usize = 64 << 10;
+
+/// A function that sleeps looks this often whether it has to end.
+const SLEEP_STEP: Duration = Duration::from_millis(10);
 
 /// Takes the keys and values that a map function emits.
 pub type Sink = Rc<dyn Fn(OwnedValue, OwnedValue)>;
@@ -130,9 +134,38 @@ fn hex_of_base64(ctx: Ctx<'_>, text: String) -> Result<String> {
     }
 }
 
-/// The functions for the prelude. `print` writes a line to the log.
-pub fn functions<'js>(ctx: &Ctx<'js>, print: impl Fn(&str) + 'static) -> Result<Object<'js>> {
+/// Waits, and fails once `check` does.
+fn sleep(
+    ctx: &Ctx<'_>,
+    milliseconds: f64,
+    check: impl Fn() -> std::result::Result<(), Fault>,
+) -> Result<()> {
+    // Of no number and of a negative one this is 0.
+    let whole = Duration::from_millis(milliseconds as u64);
+    let began = Instant::now();
+    while let Some(left) = whole.checked_sub(began.elapsed()) {
+        check().map_err(|fault| throw(ctx, fault.into()))?;
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left.min(SLEEP_STEP));
+    }
+    Ok(())
+}
+
+/// The functions for the prelude. `print` writes a line to the log, `check` fails if the request has to end.
+pub fn functions<'js>(
+    ctx: &Ctx<'js>,
+    print: impl Fn(&str) + 'static,
+    check: impl Fn() -> std::result::Result<(), Fault> + 'static,
+) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
+    native.set(
+        "sleep",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, milliseconds: f64| {
+            sleep(&ctx, milliseconds, &check)
+        })?,
+    )?;
     native.set("emit", Function::new(ctx.clone(), emit)?.with_name("emit")?)?;
     native.set("bsonSize", Function::new(ctx.clone(), bson_size)?)?;
     native.set("decimal", Function::new(ctx.clone(), decimal)?)?;

@@ -270,6 +270,7 @@
     globals.isString = function isString(value) { return typeof value === "string"; };
     globals.isNumber = function isNumber(value) { return typeof value === "number"; };
     globals.isObject = function isObject(value) { return typeof value === "object"; };
+    globals.sleep = function sleep(milliseconds) { native.sleep(Number(milliseconds)); };
     globals.hex_md5 = function hex_md5(text) { return native.md5(String(text)); };
     globals.doassert = function doassert(message) {
         throw new Error(typeof message === "function" ? message() : String(message));

@@ -31,6 +31,7 @@ pub use error::{Error, Result};
 pub use host::{Event, Host, Reply, Transport};
 pub use member::{Answer, Member};
 pub use members::{Follower, Peer, Seat};
+pub use message::{REQUEST_BYTES_MAX, brings_entries};
 pub use role::{Members, Part, Role};
 pub use runtime::Runtime;
 pub use settings::Settings;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use frond_kv::LogEntry;
+use frond_kv::{LogEntry, WRITE_SET_BYTES_MAX};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
@@ -34,6 +34,9 @@ const PRE_VOTE: u8 = 3;
 const TRANSFER: u8 = 4;
 const RESYNC: u8 = 5;
 const STEP_UP: u8 = 6;
+
+/// The longest request. An entry has one write set of any size and short ones, and follows short entries of its batch.
+pub const REQUEST_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + (32 << 20);
 
 /// The longest reason of a refusal that is sent.
 const REASON_BYTES_MAX: usize = 512;
@@ -172,6 +175,23 @@ pub(crate) fn decode<R: Runtime>(bytes: &[u8], id: u64) -> Decoded<Request<R>> {
     };
     reader.end()?;
     Ok(request)
+}
+
+/// Whether a request brings entries of the log. Any bytes may come.
+pub fn brings_entries(request: &[u8]) -> bool {
+    let entries = || -> Decoded<usize> {
+        let mut reader = Reader::new(request);
+        if reader.byte()? != VERSION || reader.byte()? != APPEND {
+            return Ok(0);
+        }
+        reader.number()?;
+        reader.vote()?;
+        reader.optional_id()?;
+        reader.optional_id()?;
+        reader.flag()?;
+        reader.count(6)
+    };
+    entries().is_ok_and(|count| count > 0)
 }
 
 fn read_append<R: Runtime>(reader: &mut Reader<'_>) -> Decoded<Request<R>> {

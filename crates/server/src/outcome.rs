@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
@@ -83,10 +84,10 @@ pub struct Tail {
     pub until: Instant,
 }
 
-/// A reply that waits until what it is about is durable.
+/// A reply, or an error by what a write has found, that waits until what it is about is durable.
 #[derive(Debug)]
 pub struct DurabilityWait {
-    pub reply: DocBuf,
+    pub outcome: Result<DocBuf>,
     pub until: Acknowledgment,
     /// The limit of the write concern.
     pub timeout: Option<Duration>,

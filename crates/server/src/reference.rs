@@ -135,8 +135,8 @@ shape of `setQuerySettings` is Frond's own, so hashes differ from MongoDB's, and
 default: the engine decides when checkpoints are written.
 
 Of MongoDB's fail points (with `enableTestCommands`) there are `failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`,
-`maxTimeAlwaysTimeOut`, `maxTimeNeverTimeOut`, `waitInFindBeforeMakingBatch`, `waitAfterPinningCursorBeforeGetMoreBatch` and
-`waitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch`; others are error 193.
+`maxTimeAlwaysTimeOut`, `maxTimeNeverTimeOut`, `waitInFindBeforeMakingBatch`, `waitAfterPinningCursorBeforeGetMoreBatch`,
+`waitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch` and `stopReplProducer`; others are error 193.
 
 The stage `$operationMetrics` and the section `indexBulkBuilder` of `serverStatus` are not there. In entries of `system.profile` the fields
 `numYield`, `storage` and `flowControl` are 0 or empty, because no operation yields, and `executionTimeMillisEstimate` of `execStats` is 0: use

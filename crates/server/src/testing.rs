@@ -220,7 +220,7 @@ impl TestServer {
                     let consensus = consensus.and_then(Replication::consensus);
                     let waited = wait.until.wait(&server.store, consensus);
                     let waited = block_in_place(|| Handle::current().block_on(waited));
-                    return running.after_durability(wait.reply, waited.err());
+                    return running.after_durability(wait.outcome, waited.err());
                 }
                 Step::Wait(mut wait) => {
                     meanwhile(&wait);
@@ -310,7 +310,7 @@ pub fn on_connection_of(
         Err(answer) => *answer,
         Ok(mut running) => match running.run(None) {
             Step::Done(answer) => answer,
-            Step::Wait(Wait::Durability(wait)) => running.after_durability(wait.reply, None),
+            Step::Wait(Wait::Durability(wait)) => running.after_durability(wait.outcome, None),
             Step::Wait(wait) => panic!("{command:?} waits for {}", wait.description()),
         },
     };

@@ -1,12 +1,11 @@
 """The servers under test. There is one, or there are several that serve the same data."""
 
 import os
-import re
 
 
 def first():
-    """The connection string of the first server alone."""
-    return re.sub(r"^(mongodb://[^,/]*),[^/]*", r"\1", os.environ["FROND_URI"])
+    """The connection string of the first server alone, which is the primary of a replica set."""
+    return f"mongodb://127.0.0.1:{os.environ['FROND_PORT']}/?directConnection=true"
 
 
 def are_of_a_cluster(client):
@@ -14,6 +13,12 @@ def are_of_a_cluster(client):
     return client.admin.command("hello").get("msg") == "isdbgrid"
 
 
+def is_alone(client):
+    """Whether there is one server, which is no member of a replica set."""
+    hello = client.admin.command("hello")
+    return "setName" not in hello and hello.get("msg") != "isdbgrid"
+
+
 def without_times(reply):
-    """A reply without the times that servers of a cluster add."""
+    """A reply without the times that members of a replica set and servers of a cluster add."""
     return {name: value for name, value in reply.items() if name not in ("$clusterTime", "operationTime")}

@@ -86,7 +86,6 @@ class Member(Server):
         os.makedirs(self.dbpath)
 
 
-
 class ReplicaSet:
     """Members with the numbers from 0 on. `connect_options` are those of every client of the set."""
 
@@ -143,8 +142,12 @@ class ReplicaSet:
         for member in self.members:
             member.start()
         self.members[0].command("replSetInitiate", self.config(settings, members))
+        self.prepare()
         self.wait_until_steady()
         return self
+
+    def prepare(self):
+        """Makes what has to be there before clients can look at the new set."""
 
     def is_steady(self):
         """Whether the members that run agree on a primary, and all others follow it."""
@@ -239,6 +242,54 @@ class ReplicaSet:
 
     def __exit__(self, *_):
         self.close()
+
+
+class SetAsServer(ReplicaSet):
+    """A set in the place of one server, for suites of tests that know one: that is the member which is the primary at the start.
+
+    An election timeout as MongoDB's keeps it the primary on a busy machine, until a test has it step down. Members take it over when
+    they start again; the primary comes last, and hands over to one that has it.
+    """
+
+    def start(self):
+        super().start({"electionTimeoutMillis": 10_000})
+        primary = self.primary
+        for member in [*self.others(primary), primary]:
+            member.stop()
+            member.start()
+            self.wait_until_steady()
+        self.first = self.primary
+        return self
+
+    def stop(self):
+        """Stops all members, the primary last: once it knows that the others are gone, it looks for no successor."""
+        primary = self.primary
+        others = self.others(primary)
+        for member in others:
+            member.stop()
+        hosts = {member.host for member in others}
+
+        def is_alone():
+            states = {one["name"]: one["state"] for one in primary.status()["members"]}
+            return not any(states.get(host) in (PRIMARY, SECONDARY) for host in hosts)
+
+        wait_until("a primary that is alone", is_alone, passing=(PyMongoError,))
+        super().stop()
+
+    @property
+    def port(self):
+        return self.first.port
+
+    @property
+    def socket_path(self):
+        return self.first.socket_path
+
+    @property
+    def folder(self):
+        return self.first.folder
+
+    def log_tail(self, lines=30):
+        return "".join(f"member {member.number}:\n{member.log_tail(lines)}" for member in self.members)
 
 
 def last_write(member):

@@ -147,3 +147,26 @@ class Server:
 
     def __exit__(self, *_):
         self.close()
+
+
+class NoServer:
+    """In place of a server, for a suite that starts its own."""
+
+    port, uri, socket_path, folder = 0, "", "", ""
+
+    def __init__(self, binary):
+        self.binary = os.path.abspath(binary)
+
+    def start(self):
+        pass
+
+    stop = start
+
+    def log_tail(self, lines):
+        return ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass

@@ -77,7 +77,7 @@ def a_person_at_a_terminal(home):
 
     def say(line):
         child.sendline(line)
-        child.expect(r"\r\n(\x1b\[[0-9;?]*[A-Za-z])*(\[mongos\] )?\w+> ")
+        child.expect(r"\r\n(\x1b\[[0-9;?]*[A-Za-z])*(\[mongos\] |rs0 \[primary\] )?\w+> ")
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before)
         log.append(text)
         return text

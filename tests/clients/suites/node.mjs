@@ -198,7 +198,7 @@ test('collections and databases', async () => {
 
 test('compression and the Unix socket', async () => {
   for (const options of ['compressors=zlib', 'compressors=zlib&zlibCompressionLevel=9']) {
-    const other = new MongoClient(`${uri}/?${options}`);
+    const other = new MongoClient(`${uri}${uri.includes('?') ? '&' : '/?'}${options}`);
     const c = other.db('node').collection('packed');
     await c.drop();
     await c.insertMany(Array.from({ length: 500 }, (_, n) => ({ _id: n, text: 'again and '.repeat(50) })));

@@ -1,4 +1,4 @@
-// Parse Server, newest, on a replica set of one: a server of its own in this process, and Parse's SDK as its client.
+// Parse Server, newest, on a replica set: a server of its own in this process, and Parse's SDK as its client.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -13,8 +13,6 @@ const { MongoClient } = require('mongodb');
 const Parse = require('parse/node');
 const { ParseServer } = require('parse-server');
 
-const uri = new URL(process.env.FROND_URI);
-uri.pathname = '/parse';
 const client = await MongoClient.connect(process.env.FROND_URI);
 await client.db('parse').dropDatabase();
 
@@ -23,7 +21,7 @@ const listener = http.createServer(app);
 await new Promise((resolve) => { listener.listen(0, '127.0.0.1', resolve); });
 const serverURL = `http://127.0.0.1:${listener.address().port}/parse`;
 const parseServer = new ParseServer({
-  databaseURI: uri.href,
+  databaseURI: process.env.FROND_URI.replace('/?', '/parse?'),
   appId: 'shop',
   masterKey: 'master',
   maintenanceKey: 'maintenance',

@@ -1,4 +1,5 @@
-"""The Go driver's own runners and prose tests of sessions, transactions, retries and change streams, with fail points.
+"""The Go driver's own runners and prose tests of sessions, transactions, retries and change streams, with fail points; on a set of
+several members also those of server discovery and of read and write concerns.
 
 The modules of both major versions carry their runners. That of version 1 carries its files of tests, too; version 2 gets
 those of PyMongo's source distribution, which come from the same specifications.
@@ -8,9 +9,8 @@ import os
 import re
 from dataclasses import dataclass
 
-from pymongo import MongoClient
 from specs.report import Report
-from specs.servers import run_in_parallel, run_program
+from specs.servers import MEMBERS, WORKERS, drop_databases, make_set_with_users, needs_users, run_in_parallel, run_program
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,8 +45,17 @@ PROSE = [
     "TestChangeStream_ReplicaSet$/^[^a-m]",
     "TestChangeStream_Standalone$|^TestCausalConsistency_|^TestNoWritesPerformedLabel$|^TestSession(Pool$|s$|sProse|_)|^TestNewSessionWithLSID$",
 ]
+if MEMBERS > 1:
+    SPECIFICATIONS["server-discovery-and-monitoring/tests/unified"] = "discovery_and_monitoring/unified"
+    UNIFIED_1.append("server-discovery-and-monitoring/unified")
+    LEGACY_1 += ["server-discovery-and-monitoring/integration", "read-write-concern/operation"]
+    PROSE += [
+        "TestSDAMProse$",
+        "TestSDAMErrorHandling$/^after",
+        "TestConnectionsSurvivePrimaryStepDown$",
+        "TestServerSelectionProse$",
+    ]
 FILES_AT_A_TIME = 6
-WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
 
 
@@ -79,23 +88,35 @@ def link_files():
 
 
 def parts():
-    """All parts, long ones first."""
+    """All parts for sets without users, long ones first."""
     for pattern in PROSE:
         for version in (2, 1):
             yield Part(version, "integration", f"^{pattern}")
+    yield from parts_of_files(lambda name: not needs_users(name))
+
+
+def parts_with_users():
+    """The parts for a set with users."""
+    for version in (2, 1):
+        yield Part(version, "integration", "^TestSDAMErrorHandling$/^before")
+    yield from parts_of_files(needs_users)
+
+
+def parts_of_files(wanted):
     for specification, folder in SPECIFICATIONS.items():
-        yield from parts_of_folder(2, "unified", "TestUnifiedSpec", specification, os.path.join(FILES, folder))
+        yield from parts_of_folder(2, "unified", "TestUnifiedSpec", specification, os.path.join(FILES, folder), wanted)
     data = os.path.join(CACHE, "go", "driver-1", "testdata")
     for folder in UNIFIED_1:
-        yield from parts_of_folder(1, "unified", "TestUnifiedSpec", folder, os.path.join(data, folder))
+        yield from parts_of_folder(1, "unified", "TestUnifiedSpec", folder, os.path.join(data, folder), wanted)
     for folder in LEGACY_1:
-        yield from parts_of_folder(1, "integration", "TestUnifiedSpecs", folder, os.path.join(data, folder))
+        yield from parts_of_folder(1, "integration", "TestUnifiedSpecs", folder, os.path.join(data, folder), wanted)
 
 
-def parts_of_folder(version, program, test, folder, path):
-    """The files of one specification, some at a time."""
+def parts_of_folder(version, program, test, folder, path, wanted):
+    """The wanted files of one specification, some at a time."""
     files = sorted(name for name in os.listdir(path) if name.endswith(".json"))
     assert files, f"no files of tests in {path}"
+    files = [name for name in files if wanted(name)]
     heaps = -(-len(files) // FILES_AT_A_TIME)
     # Each level of a name is matched by itself, and the folder's slashes make levels, too.
     levels = "/".join(f"^{level}$" for level in folder.split("/"))
@@ -125,14 +146,6 @@ def results_of(lines):
             yield name, outcomes[outcome], seconds, "\n".join(said.get(name, []))
 
 
-def drop_databases(server):
-    """The runners expect nothing of an earlier run."""
-    with MongoClient(server.uri) as client:
-        for name in client.list_database_names():
-            if name not in ("admin", "config", "local"):
-                client.drop_database(name)
-
-
 def go_test(part, environment):
     program = os.path.join(CACHE, "go", f"driver-{part.version}-{part.program}.test")
     return run_program([program, "-test.v", "-test.run", part.pattern], part.folder, environment)
@@ -140,13 +153,15 @@ def go_test(part, environment):
 
 def main():
     link_files()
-    skips = Skips(os.path.join(HERE, "specs", "go-skipped.txt"))
+    skips = Skips(os.path.join(HERE, "specs", "go-skipped.txt"), MEMBERS)
     report = Report(skips)
     counts = []
 
     def run_part(server, part):
         drop_databases(server)
         environment = {**os.environ, "PROJECT_DIRECTORY": PROJECT, "MONGODB_URI": server.uri}
+        if "@" in server.uri:
+            environment["AUTH"] = "auth"
         done = go_test(part, environment)
         # The runner gives up when the driver, which reads the topology in the background, has not done so yet, or not within two
         # seconds.
@@ -167,6 +182,8 @@ def main():
         counts.append(len(found))
 
     run_in_parallel(parts(), run_part, WORKERS)
+    if MEMBERS > 1:
+        run_in_parallel(parts_with_users(), run_part, 1, make_set_with_users)
     report.finish(sum(counts))
 
 

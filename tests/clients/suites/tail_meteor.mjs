@@ -42,11 +42,10 @@ class Tail {
   }
 
   async start() {
-    const url = new URL(uri);
-    url.pathname = '/local';
+    const local = uri.replace('/?', '/local?');
     const options = { maxPoolSize: 1, minPoolSize: 1, serverSelectionTimeoutMS: 60_000 };
-    this.tailing = await MongoClient.connect(url.href, options);
-    this.asking = await MongoClient.connect(url.href, options);
+    this.tailing = await MongoClient.connect(local, options);
+    this.asking = await MongoClient.connect(local, options);
     const { setName } = await this.asking.db('admin').command({ ismaster: 1 });
     assert.equal(setName, 'rs0');
     this.oplog = this.asking.db().collection('oplog.rs');

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -102,6 +103,18 @@ fn an_interrupted_function_ends_and_its_worker_is_replaced() {
     assert_eq!(stats(&engine).lost, 0);
     engine.end_request();
     assert_eq!(engine.heap_granted(), 0);
+}
+
+#[test]
+fn a_function_may_sleep_until_it_is_interrupted() {
+    let engine = engine();
+    let began = Instant::now();
+    let slept = call(&engine, "sleep(20); sleep(-1); sleep('x'); sleep(); return 1");
+    assert_eq!(slept.unwrap(), OwnedValue::Double(1.0));
+    assert!(began.elapsed() >= Duration::from_millis(20));
+    let code = format!("print('{BEGINS}'); sleep(1e9); return 1");
+    let failure = interrupted(|| call(&engine, &code)).unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Interrupted);
 }
 
 #[test]

@@ -68,6 +68,23 @@ fn requests() -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn messages_with_entries_are_known_without_reading_them() {
+    let with_entries: Vec<bool> = requests().iter().map(|one| brings_entries(one)).collect();
+    assert_eq!(with_entries, [true, false, false, false, false, false]);
+    let beat = Append {
+        entries: Vec::new(),
+        ..append()
+    };
+    assert!(!brings_entries(&encode_append(3, &beat, false)));
+    let whole = &requests()[0];
+    for end in 0..whole.len() {
+        // Parts of a message, of which the entries are the end.
+        let _ = brings_entries(&whole[..end]);
+    }
+    assert!(!brings_entries(&whole[..2]));
+}
+
+#[test]
 fn entries_arrive_as_sent() {
     let sent = append();
     let Ok(Request::Append { append, follows }) = decoded(&encode_append(3, &sent, true)) else {

@@ -1,4 +1,4 @@
-//! Fail points that are on or off: limits of time that end at once or never, and places where reads wait.
+//! Fail points that are on or off: limits of time that end at once or never, places where reads wait, and members that fall behind.
 
 use frond_bson::Doc;
 use frond_error::Result;
@@ -20,11 +20,13 @@ pub enum SwitchName {
     WaitAfterPinningCursorBeforeGetMoreBatch,
     /// A getMore waits when it has its batch.
     WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch,
+    /// A secondary receives no entries.
+    StopReplProducer,
 }
 
 impl SwitchName {
     /// All switches with their names.
-    pub const ALL: [(SwitchName, &'static str); 5] = [
+    pub const ALL: [(SwitchName, &'static str); 6] = [
         (SwitchName::MaxTimeAlwaysTimeOut, "maxTimeAlwaysTimeOut"),
         (SwitchName::MaxTimeNeverTimeOut, "maxTimeNeverTimeOut"),
         (
@@ -39,6 +41,7 @@ impl SwitchName {
             SwitchName::WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch,
             "waitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch",
         ),
+        (SwitchName::StopReplProducer, "stopReplProducer"),
     ];
 
     /// The switch with this name.

@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 /// The bytes of the head.
 pub const HEAD_BYTES: usize = 13;
 
-/// The longest body, which is checked before memory is reserved.
-pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// The longest body, which is checked before memory is reserved. A commit that could not be sent would stop the replication for ever.
+pub const BODY_BYTES_MAX: usize = frond_replica::REQUEST_BYTES_MAX;
 
 /// The answer to a request.
 pub const ANSWER: u8 = 128;

@@ -191,6 +191,34 @@ async fn a_write_concern_that_one_member_cannot_satisfy_is_reported_after_the_wr
     assert_eq!(server.batch(&reply, "firstBatch").len(), 2);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_fails_by_what_it_finds_reports_its_write_concern() {
+    let mut server = initiated();
+    server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+    server.run("test", doc! {"insert": "d", "documents": [{"_id": 1}]});
+    let concern = doc! {"w": 2, "wtimeout": 5};
+    for (db, command, code) in [
+        ("test", doc! {"create": "c", "capped": true, "size": 4096}, 48),
+        ("admin", doc! {"renameCollection": "test.c", "to": "test.d"}, 48),
+        ("admin", doc! {"renameCollection": "test.none", "to": "test.e"}, 26),
+        ("test", doc! {"dropIndexes": "c", "index": "none"}, 27),
+    ] {
+        for (with, expected) in [(true, Some(100)), (false, None)] {
+            let mut command = command.clone();
+            if with {
+                command.push("writeConcern", &concern);
+            }
+            let reply = server.reply(db, command);
+            assert_eq!(reply.get_i32("code"), Some(code), "{reply:?}");
+            let error = reply.get_doc("writeConcernError");
+            assert_eq!(error.and_then(|error| error.get_i32("code")), expected, "{reply:?}");
+        }
+    }
+    // One that is refused has found nothing.
+    let reply = server.reply("test", doc! {"create": "", "writeConcern": &concern});
+    assert!(!reply.contains_key("writeConcernError"), "{reply:?}");
+}
+
 fn at(reply: &DocBuf) -> Timestamp {
     let cursor = reply.get_doc("cursor").unwrap().to_owned();
     time(&cursor, "atClusterTime")
@@ -454,7 +482,7 @@ async fn a_linearizable_read_fails_if_the_journal_does() {
             panic!("it does not wait");
         };
         let late = Error::new(ErrorCode::MaxTimeMSExpired, "time");
-        running.after_durability(wait.reply, Some(late)).reply
+        running.after_durability(wait.outcome, Some(late)).reply
     };
     assert_eq!(
         (reply.get_f64("ok"), reply.get_i32("code")),

@@ -13,6 +13,8 @@ use crate::errors::{reply_too_large, truncated, write_error};
 use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::memory_quota::Permit;
+use crate::operation::Operation;
+use crate::replication::Wrote;
 use crate::state::Server;
 
 /// A command's reply, and how to send it.
@@ -156,6 +158,71 @@ pub fn push_unsatisfied(
             "errInfo": {"writeConcern": &shown_concern(server, request)},
         },
     );
+}
+
+/// Whether a write failed by what it found, such as a duplicate. It has the write concern of a success: what others wrote must not
+/// be lost after a client knows of it.
+pub fn has_concern(shared: &SharedFields, request: &Request<'_>, code: ErrorCode) -> bool {
+    let found = matches!(
+        code,
+        ErrorCode::DuplicateKey
+            | ErrorCode::NamespaceExists
+            | ErrorCode::NamespaceNotFound
+            | ErrorCode::IndexNotFound
+            | ErrorCode::IndexOptionsConflict
+            | ErrorCode::IndexKeySpecsConflict
+            | ErrorCode::DocumentValidationFailure
+    );
+    found && request.writes() && shared.transaction.is_none()
+}
+
+/// Adds `writeConcernError` to the reply of a write that has failed by what it found.
+pub fn push_concern_of_failure(
+    server: &Server,
+    shared: &SharedFields,
+    request: &Request<'_>,
+    reply: &mut DocBuf,
+    code: ErrorCode,
+    unacknowledged: Option<Error>,
+) {
+    if !has_concern(shared, request, code) {
+        return;
+    }
+    if let Some(failure) = unacknowledged {
+        push_unacknowledged(server, shared, request, reply, &failure);
+        let label = Part::from_command(request.body).label(Some(code), Some(failure.code()));
+        if !reply.contains_key("errorLabels") {
+            labels::write(reply, None, label);
+        }
+    }
+    push_unsatisfied(server, shared, request, reply);
+}
+
+/// The error of a command that the stop of the server has interrupted, with which drivers send it to another member.
+pub fn at_shutdown(server: &Server, failure: Error) -> Error {
+    if failure.code() == ErrorCode::Interrupted && server.is_stopping() {
+        return Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown");
+    }
+    failure
+}
+
+/// Adds the times that a member of a replica set reports to a reply.
+pub fn add_times(
+    server: &Server,
+    request: &Request<'_>,
+    operation: Option<&mut Operation>,
+    reply: &mut DocBuf,
+) {
+    let Some(set) = &server.set.replication else {
+        return;
+    };
+    let entry = operation.and_then(|operation| {
+        let written = operation.written.take();
+        let entry = written.and_then(|written| written.get());
+        operation.entry_at.take().or(entry)
+    });
+    // A command that failed may have written a part.
+    set.add_times(reply, request.writes().then_some(Wrote { entry }));
 }
 
 /// Refuses a reply that is larger than clients accept, with room for `ok`.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
-use frond_error::{Error, ErrorCode};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::waits::{interrupted, until};
 use crate::connection::Connection;
@@ -12,12 +12,12 @@ use crate::replication::Acknowledgment;
 use crate::state::Server;
 
 /// Waits until the reply may be sent, the operation is interrupted, or its time is over. The wait goes on when the server stops, because
-/// the client has to know that its write is applied. Returns the reply, the reason why it does not hold, and the time of the wait.
+/// the client has to know that its write is applied. Returns the outcome, the reason why it does not hold, and the time of the wait.
 pub async fn wait(
     server: &Server,
     connection: &Connection,
     wait: DurabilityWait,
-) -> (DocBuf, Option<Error>, Duration) {
+) -> (Result<DocBuf>, Option<Error>, Duration) {
     let began = Instant::now();
     let is_of_journal = matches!(wait.until, Acknowledgment::Journal);
     let timeout = wait.timeout.filter(|_| !is_of_journal);
@@ -45,5 +45,5 @@ pub async fn wait(
     if failure.as_ref().is_some_and(is_timeout) {
         server.metrics.replication_timeouts.add(1);
     }
-    (wait.reply, failure, took)
+    (wait.outcome, failure, took)
 }

@@ -19,7 +19,8 @@ use frond_store::{OpContext, PlanRules, scripted, watch};
 use parking_lot::RwLockReadGuard;
 
 use super::answer::{
-    Answer, check_size, close_cursor, label, push_unacknowledged, push_unsatisfied,
+    Answer, add_times, at_shutdown, check_size, close_cursor, has_concern, label,
+    push_concern_of_failure, push_unacknowledged, push_unsatisfied,
 };
 use super::limits::Limits;
 use super::parse::{Known, Request};
@@ -37,7 +38,7 @@ use crate::fsync_lock;
 use crate::labels::{self, Part};
 use crate::operation::{Exhaust, Operation};
 use crate::outcome::{DurabilityWait, Outcome, Wait};
-use crate::replication::{Replication, Wrote};
+use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::tail_throttle::TailPermit;
@@ -64,9 +65,9 @@ pub async fn execute(
             Step::Done(answer) => return Ok(answer),
             Step::Wait(Wait::Durability(wait)) => {
                 let (server, connection) = (command.client.server, command.client.connection);
-                let (reply, failure, took) = durability::wait(server, connection, wait).await;
+                let (outcome, failure, took) = durability::wait(server, connection, wait).await;
                 command.operation.waited.journal += took;
-                return Ok(command.after_durability(reply, failure));
+                return Ok(command.after_durability(outcome, failure));
             }
             Step::Wait(mut wait) => {
                 let turn = command.wait(&mut wait).await?;
@@ -305,8 +306,12 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         self.work(ticket, Some(wait))
     }
 
-    /// Ends a command whose reply has waited. `failure` is the reason why what it is about may not be durable.
-    pub fn after_durability(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
+    /// Ends a command whose outcome has waited. `failure` is the reason why what it is about may not be durable.
+    pub fn after_durability(&mut self, outcome: Result<DocBuf>, failure: Option<Error>) -> Answer {
+        let mut reply = match outcome {
+            Ok(reply) => reply,
+            Err(outcome) => return self.fail(outcome, failure),
+        };
         if let Some(failure) = failure {
             let failure = at_shutdown(self.client.server, failure);
             let part = Part::from_command(self.request.body);
@@ -345,6 +350,24 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         self.conclude(Ok(reply))
     }
 
+    /// Ends a command that has failed. `unacknowledged` is the reason why what it has found may be lost.
+    fn fail(&mut self, failure: Error, unacknowledged: Option<Error>) -> Answer {
+        let code = failure.code();
+        let mut answer = self.conclude(Err(failure));
+        if let Ok(shared) = &self.shared {
+            let unacknowledged = unacknowledged.map(|error| at_shutdown(self.client.server, error));
+            push_concern_of_failure(
+                self.client.server,
+                shared,
+                self.request,
+                &mut answer.reply,
+                code,
+                unacknowledged,
+            );
+        }
+        answer
+    }
+
     /// Shows the operation in `currentOp`.
     fn show(&mut self) {
         if !std::mem::replace(&mut self.is_shown, true) {
@@ -379,7 +402,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                 Step::Wait(wait)
             }
             Ok(Outcome::Reply(reply)) => Step::Done(self.conclude(Ok(reply))),
-            Err(failure) => Step::Done(self.conclude(Err(failure))),
+            Err(failure) => Step::Done(self.fail(failure, None)),
         };
         set_held(None);
         self.operation.permits.ticket = None;
@@ -466,22 +489,24 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             Some(statement) => end_statement(statement, outcome),
             None => outcome,
         };
-        match outcome? {
-            Outcome::Reply(mut reply) => {
-                if let Some(until) = shared.acknowledgment(server, request) {
-                    return Ok(Outcome::Wait(Wait::Durability(DurabilityWait {
-                        reply,
-                        until,
-                        timeout: shared.write_concern.timeout,
-                        deadline: cx.limits.deadline,
-                    })));
-                }
-                push_unsatisfied(server, shared, request, &mut reply);
-                check_size(&reply)?;
-                Ok(Outcome::Reply(reply))
-            }
-            wait => Ok(wait),
+        let outcome = match outcome {
+            Ok(Outcome::Reply(reply)) => Ok(reply),
+            Ok(wait) => return Ok(wait),
+            Err(failure) if has_concern(shared, request, failure.code()) => Err(failure),
+            Err(failure) => return Err(failure),
+        };
+        if let Some(until) = shared.acknowledgment(server, request) {
+            return Ok(Outcome::Wait(Wait::Durability(DurabilityWait {
+                outcome,
+                until,
+                timeout: shared.write_concern.timeout,
+                deadline: cx.limits.deadline,
+            })));
         }
+        let mut reply = outcome?;
+        push_unsatisfied(server, shared, request, &mut reply);
+        check_size(&reply)?;
+        Ok(Outcome::Reply(reply))
     }
 
     /// Ends the record of the operation, and makes the answer. A member of a replica set adds its times.
@@ -640,33 +665,6 @@ fn unknown_command(client: &mut Client<'_>, request: &Request<'_>, effect: &Effe
     // It may be a command of another version that has a password, such as `copydbsaslstart`.
     answer.has_secrets = true;
     answer
-}
-
-/// The error of a command that the stop of the server has interrupted, with which drivers send it to another member.
-fn at_shutdown(server: &Server, failure: Error) -> Error {
-    if failure.code() == ErrorCode::Interrupted && server.is_stopping() {
-        return Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown");
-    }
-    failure
-}
-
-/// Adds the times that a member of a replica set reports to a reply.
-fn add_times(
-    server: &Server,
-    request: &Request<'_>,
-    operation: Option<&mut Operation>,
-    reply: &mut DocBuf,
-) {
-    let Some(set) = &server.set.replication else {
-        return;
-    };
-    let entry = operation.and_then(|operation| {
-        let written = operation.written.take();
-        let entry = written.and_then(|written| written.get());
-        operation.entry_at.take().or(entry)
-    });
-    // A command that failed may have written a part.
-    set.add_times(reply, request.writes().then_some(Wrote { entry }));
 }
 
 /// The effect of a fail point on a command.

@@ -42,6 +42,20 @@ def writes_reach_as_many_members_as_they_name(replica_set):
 
 
 @with_set
+def a_large_commit_reaches_all_members(replica_set):
+    with replica_set.connect() as client:
+        large = client.shop.get_collection("large", write_concern=WriteConcern(w="majority"))
+        large.drop()
+        with client.start_session() as session, session.start_transaction(write_concern=WriteConcern(w=3)):
+            for number in range(3):
+                large.insert_one({"_id": number, "text": str(number) * (15 << 20)}, session=session)
+        for member in replica_set.secondaries:
+            there = member.client(readPreference="secondary").shop.large
+            equal([(one["_id"], len(one["text"])) for one in there.find(sort=[("_id", 1)])], [(n, 15 << 20) for n in range(3)])
+        large.drop()
+
+
+@with_set
 def the_default_is_majority(replica_set):
     for member in replica_set.members:
         found = member.command("getDefaultRWConcern")

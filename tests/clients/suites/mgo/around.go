@@ -20,7 +20,16 @@ var around = []test{
 		must(session.Ping())
 		info := get(session.BuildInfo())
 		isTrue(info.VersionAtLeast(8, 0), "a version of today")
-		equal(len(session.LiveServers()), 1)
+		var primary struct{ Hosts []string }
+		must(session.Run("isMaster", &primary))
+		members := max(len(primary.Hosts), 1)
+		// It finds the others in the background.
+		for len(session.LiveServers()) < members {
+			time.Sleep(10 * time.Millisecond)
+		}
+		equal(len(session.LiveServers()), members)
+		// All have the document, so that each can be read from.
+		session.SetSafe(&mgo.Safe{W: members})
 		must(db.C("one").Insert(bson.M{}))
 		isTrue(slices.Contains(get(session.DatabaseNames()), "mgo"), "the database is listed")
 		var status bson.M

@@ -193,8 +193,8 @@ var orders = []test{
 			_ = get(c.Find(bson.M{"_id": number}).Apply(mgo.Change{Update: bson.M{"$inc": bson.M{"a": 1}}}, nil))
 			must(c.RemoveId(number))
 		}
-		session.SetSafe(&mgo.Safe{W: 2})
-		isTrue(db.C("safe").Insert(bson.M{}) != nil, "there is no second member")
+		session.SetSafe(&mgo.Safe{W: 4})
+		isTrue(db.C("safe").Insert(bson.M{}) != nil, "there is no fourth member")
 		// Without a reply: the opcodes from before 2014.
 		session.SetSafe(nil)
 		c := db.C("unsafe")

@@ -15,6 +15,7 @@ use MongoDB\Driver\Manager;
 use MongoDB\Driver\Query;
 use MongoDB\Driver\ReadConcern;
 use MongoDB\Driver\ReadPreference;
+use MongoDB\Driver\Server;
 use MongoDB\Driver\WriteConcern;
 use MongoDB\Driver\WriteResult;
 
@@ -80,7 +81,7 @@ $tap = new Tap();
 $tap->test('the server introduces itself', function () use ($manager, $run): void {
     Tap::equal($run(['ping' => 1])['ok'], 1.0);
     $server = $manager->selectServer(new ReadPreference(ReadPreference::PRIMARY));
-    Tap::equal(in_array($server->getType(), [MongoDB\Driver\Server::TYPE_STANDALONE, MongoDB\Driver\Server::TYPE_MONGOS]), true);
+    Tap::equal(in_array($server->getType(), [Server::TYPE_STANDALONE, Server::TYPE_RS_PRIMARY, Server::TYPE_MONGOS]), true);
     Tap::equal($server->getInfo()['isWritablePrimary'] ?? $server->getInfo()['ismaster'], true);
     Tap::equal(version_compare($run(['buildInfo' => 1])['version'], '8.0.0', '>='), true);
 });

@@ -138,6 +138,7 @@ def a_hundred_connections_at_once(client):
 
 
 @test
+@of_one_server
 def read_preferences_and_concerns_of_one_server(client):
     from pymongo import ReadPreference
     from pymongo.read_concern import ReadConcern

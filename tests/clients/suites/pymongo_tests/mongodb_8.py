@@ -108,6 +108,5 @@ def wrong_addresses_say_what_is_wrong(client):
     with pymongo.MongoClient(plain, tls=True) as secure:
         error = raises((AutoReconnect, ServerSelectionTimeoutError), secure.test.c.find_one)
         equal("alert" in str(error).lower(), True)
-    # The address of a stand-alone server has no replicaSet.
-    with pymongo.MongoClient(plain, replicaSet="rs0") as member:
+    with pymongo.MongoClient(plain, replicaSet="nosuch") as member:
         raises((ServerSelectionTimeoutError, ConfigurationError), member.test.c.find_one)

@@ -181,7 +181,7 @@ def results_become_a_time_series(client):
 def what_a_server_alone_refuses(client):
     docs = fresh(client, "stages").docs
     docs.insert_one({})
-    if not addresses.are_of_a_cluster(client):
+    if addresses.is_alone(client):
         equal(raises(OperationFailure, lambda: list(docs.aggregate([{"$changeStream": {}}]))).code, 40573)
     for pipeline, code in [
         ([{"$search": {}}], 31082),

@@ -103,7 +103,8 @@ def classes_of(modules):
     """The names of the tests of each class in the modules."""
     found = {}
     for case in flat(unittest.defaultTestLoader.loadTestsFromNames(modules)):
-        found.setdefault(".".join(case.id().split(".")[:-1]), []).append(name_of(case))
+        # The name of a test may have points.
+        found.setdefault(f"{type(case).__module__}.{type(case).__qualname__}", []).append(name_of(case))
     return found
 
 

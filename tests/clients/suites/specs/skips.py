@@ -5,9 +5,9 @@
     left out: Needs a log-in.
         TestSession.test_cluster_time
 
-Tests under `runner` are skipped by the driver's own runner, those under `left out` are not run here. A pattern is that
-of a shell, over the whole name of a test. A list is true if all skipped tests are in it and each of its patterns is that
-of a skipped test.
+Tests under `runner` are skipped by the driver's own runner, those under `left out` are not run here. `runner, one member` and
+`left out, several members` are of such sets only. A pattern is that of a shell, over the whole name of a test. A list is true if
+all skipped tests are in it and each of its patterns is that of a skipped test.
 """
 
 import fnmatch
@@ -15,9 +15,9 @@ import re
 
 
 class Skips:
-    """A list, and which of its patterns were met."""
+    """The list for a set of so many members, and which of its patterns were met."""
 
-    def __init__(self, path):
+    def __init__(self, path, members=1):
         self.runner, self.left_out = [], []
         self._met = set()
         patterns = None
@@ -30,8 +30,10 @@ class Skips:
                     if patterns is None:
                         raise ValueError(f"{path}:{number}: a pattern without a reason")
                     patterns.append(text.strip())
-                elif match := re.fullmatch(r"(runner|left out): .+", text):
+                elif match := re.fullmatch(r"(runner|left out)(, (one member|several members))?: .+", text):
                     patterns = self.runner if match[1] == "runner" else self.left_out
+                    if match[3] not in (None, "one member" if members == 1 else "several members"):
+                        patterns = []
                 else:
                     raise ValueError(f"{path}:{number}: expected 'runner: REASON' or 'left out: REASON'")
 

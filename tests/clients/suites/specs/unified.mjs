@@ -1,20 +1,24 @@
 // Runs files in MongoDB's unified test format with the Node.js driver: as much of the format as the specifications of
-// transactions, sessions, retries, causal consistency and change streams need. Prints a line of JSON for each test.
+// transactions, sessions, retries, causal consistency, change streams, server discovery and concerns need. Prints a line of JSON for
+// each test.
 //
 //   node unified.mjs FILE...     against FROND_URI
 
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { finished } from 'node:stream/promises';
 import { BSON, ChangeStream, GridFSBucket, MongoBulkWriteError, MongoClient, MongoServerError, ReadPreference } from 'mongodb';
 
+import { count, observe } from './unified_events.mjs';
 import { matches, mismatch } from './unified_match.mjs';
 
 const { EJSON } = BSON;
 const SECONDS_MAX = 30;
+const WAIT_MS_MAX = 10_000;
 const uri = process.env.FROND_URI;
 
-/** A copy as the server gets it. */
-const copy = (document) => document && BSON.deserialize(BSON.serialize(document, { ignoreUndefined: true }));
+// The tests count connections that are checked out: `connect` must not check out one itself.
+const OPTIONS = { monitorCommands: true, minHeartbeatFrequencyMS: 50, __skipPingOnConnect: true };
 
 /** A test that this driver or server cannot run, with the reason. */
 class Skip extends Error {}
@@ -39,7 +43,7 @@ function isMet(requirements, server) {
     && (!one.maxServerVersion || compare(server.version, parts(one.maxServerVersion)) <= 0)
     && (!one.topologies || one.topologies.includes('replicaset'))
     && (!one.serverParameters || Object.entries(one.serverParameters).every(([name, value]) => matches(value, server.parameters[name])))
-    && one.auth !== true && !one.csfle && one.serverless !== 'require');
+    && (one.auth === undefined || one.auth === uri.includes('@')) && !one.csfle && one.serverless !== 'require');
 }
 
 /** The entities of one test. */
@@ -57,29 +61,28 @@ class Entities {
 
   async create(description) {
     const [[kind, spec]] = Object.entries(description);
-    const make = { client: 'client', database: 'database', collection: 'collection', session: 'session', bucket: 'bucket' }[kind];
+    const make = { client: 'client', database: 'database', collection: 'collection', session: 'session', bucket: 'bucket', thread: 'thread' }[kind];
     if (!make) throw new Skip(`entities of the kind ${kind} are not used in these specifications`);
     this.all.set(spec.id, await this[make](spec));
   }
 
-  async client({ id, uriOptions = {}, observeEvents = [], ignoreCommandMonitoringEvents = [] }) {
-    const url = new URL(uri);
-    for (const [name, value] of Object.entries(uriOptions)) url.searchParams.set(name, value);
-    const client = new MongoClient(url.href, { monitorCommands: true, minHeartbeatFrequencyMS: 50 });
-    const seen = [];
+  async client({ id, uriOptions = {}, observeEvents = [], ignoreCommandMonitoringEvents = [], observeLogMessages }) {
+    if (observeLogMessages) throw new Skip('messages of the driver\'s log are not observed by this runner');
+    // The class URL does not know several hosts.
+    const [hosts, query] = uri.split('?');
+    const parameters = new URLSearchParams(query);
+    for (const [name, value] of Object.entries(uriOptions)) parameters.set(name, value);
+    const client = new MongoClient(`${hosts}?${parameters}`, OPTIONS);
+    const { seen, unknown } = observe(client, observeEvents, ignoreCommandMonitoringEvents);
+    if (unknown.length) throw new Skip(`events of the kinds ${unknown} are not observed by this runner`);
     this.events.set(id, seen);
-    const ignored = new Set(['configureFailPoint', ...ignoreCommandMonitoringEvents]);
-    const names = { commandStartedEvent: 'commandStarted', commandSucceededEvent: 'commandSucceeded', commandFailedEvent: 'commandFailed' };
-    for (const observed of observeEvents) {
-      const name = names[observed];
-      if (!name) throw new Skip(`events of the kind ${observed} are not observed by this runner`);
-      client.on(name, ({ commandName, databaseName, command, reply }) => {
-        // The driver may change its objects later.
-        if (!ignored.has(commandName)) seen.push({ kind: observed, event: { commandName, databaseName, command: copy(command), reply: copy(reply) } });
-      });
-    }
     await client.connect();
     return client;
+  }
+
+  /** Operations that run one after the other, beside those of the test. */
+  thread() {
+    return { last: Promise.resolve() };
   }
 
   database({ client, databaseName, databaseOptions = {} }) {
@@ -138,6 +141,7 @@ const OPERATIONS = {
     listDatabaseNames: (client, a) => client.db('admin').admin().listDatabases({ ...a, nameOnly: true }).then(({ databases }) => databases.map(({ name }) => name)),
     dropDatabase: (client, { database, ...a }) => client.db(database).dropDatabase(a),
     createChangeStream: watch,
+    close: (client) => client.close(),
     clientBulkWrite: async (client, { models, ...a }) => {
       const calls = models.map((model) => { const [[name, spec]] = Object.entries(model); return { name, ...spec }; });
       const result = await client.bulkWrite(calls, a);
@@ -194,10 +198,25 @@ const OPERATIONS = {
   GridFSBucket: {
     download: (b, { id, ...a }) => collect(b.openDownloadStream(id, a)),
     downloadByName: (b, { filename, ...a }) => collect(b.openDownloadStreamByName(filename, a)),
+    upload: (b, { filename, source, ...a }) => finished(b.openUploadStream(filename, a).end(Buffer.from(source.$$hexBytes, 'hex'))),
+    delete: (b, { id, ...a }) => b.delete(id, a),
+    rename: (b, { id, newFilename }) => b.rename(id, newFilename),
   },
 };
 
 const STATES = { NO_TRANSACTION: 'none', STARTING_TRANSACTION: 'starting', TRANSACTION_IN_PROGRESS: 'in_progress', TRANSACTION_COMMITTED: 'committed', TRANSACTION_COMMITTED_EMPTY: 'committed', TRANSACTION_ABORTED: 'aborted' };
+
+/** The address of the primary that a client knows. */
+const primaryOf = (topology) => [...topology.servers.values()].find(({ type }) => type === 'RSPrimary')?.address;
+
+/** Waits for a condition. */
+async function waitUntil(what, holds, limit = WAIT_MS_MAX) {
+  const until = performance.now() + limit;
+  while (!holds()) {
+    if (performance.now() > until) throw new Error(`${what}: not within ${limit} ms`);
+    await new Promise((resolve) => { setTimeout(resolve, 10); });
+  }
+}
 
 /** One test of a file. */
 class Test {
@@ -268,6 +287,8 @@ class Test {
     const lsids = () => commands().map(({ event }) => EJSON.stringify(event.command.lsid));
     const names = async () => (await this.server.client.db(a.databaseName).listCollections({ name: a.collectionName }).toArray()).length;
     const indexes = async () => (await names()) && (await this.server.client.db(a.databaseName).collection(a.collectionName).indexes()).filter(({ name: n }) => n === a.indexName).length;
+    const seen = (event) => count(this.entities.events.get(a.client), event);
+    const topology = () => this.entities.get(a.client).topology.description;
     const must = (truth) => { if (!truth) throw new Error(`${name} ${JSON.stringify(a)} is not true`); };
     switch (name) {
       case 'failPoint':
@@ -288,6 +309,24 @@ class Test {
       case 'assertCollectionNotExists': must(!(await names())); return;
       case 'assertIndexExists': must(await indexes()); return;
       case 'assertIndexNotExists': must(!(await indexes())); return;
+      case 'assertEventCount': must(seen(a.event) === a.count); return;
+      case 'waitForEvent': await waitUntil(`${a.count} of ${JSON.stringify(a.event)}`, () => seen(a.event) >= a.count); return;
+      case 'wait': await new Promise((resolve) => { setTimeout(resolve, a.ms); }); return;
+      case 'runOnThread': {
+        const thread = this.entities.get(a.thread);
+        thread.last = thread.last.then(() => this.operation(a.operation));
+        // Its error is that of the wait for it.
+        thread.last.catch(() => {});
+        return;
+      }
+      case 'waitForThread': await this.entities.get(a.thread).last; return;
+      case 'recordTopologyDescription': this.entities.all.set(a.id, topology()); return;
+      case 'assertTopologyType': must(this.entities.get(a.topologyDescription).type === a.topologyType); return;
+      case 'waitForPrimaryChange': {
+        const before = primaryOf(this.entities.get(a.priorTopologyDescription));
+        await waitUntil('another primary', () => ![undefined, before].includes(primaryOf(topology())), a.timeoutMS);
+        return;
+      }
       default: throw new Skip(`${name} is not used in these specifications`);
     }
   }
@@ -314,10 +353,9 @@ class Test {
   }
 
   checkEvents({ client, eventType = 'command', events, ignoreExtraEvents }) {
-    if (eventType !== 'command') throw new Skip(`events of the kind ${eventType} are not observed by this runner`);
-    const seen = this.entities.events.get(client);
+    const seen = this.entities.events.get(client).filter(({ type }) => type === eventType);
     if (ignoreExtraEvents ? seen.length < events.length : seen.length !== events.length) {
-      const names = seen.map(({ kind, event }) => `${kind} ${event.commandName}`);
+      const names = seen.map(({ kind, event }) => `${kind} ${event.commandName ?? ''}`);
       throw new Error(`${client}: expected ${events.length} events, got ${names.join(', ')}`);
     }
     events.forEach((expected, place) => {
@@ -335,6 +373,7 @@ class Test {
         this.check(fields.command, command, what);
       }
       if (fields.reply) this.check(fields.reply, event.reply, what);
+      if (eventType !== 'command') this.check(fields, event, what);
     });
   }
 }

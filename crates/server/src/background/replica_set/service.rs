@@ -11,6 +11,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_replset::SetConfig;
 
 use super::heartbeats::{heartbeat, own_report};
+use crate::fail_points::SwitchName;
 use crate::peers::{Kind, PeerService, Peers};
 use crate::replication::{Consensus, Report};
 use crate::state::Server;
@@ -30,6 +31,7 @@ impl PeerService for Service {
                 return Vec::new();
             };
             match kind {
+                Kind::Consensus if refuses_entries(&server, &body) => Vec::new(),
                 Kind::Consensus => match server.set.consensus() {
                     Some(consensus) => consensus.member().handle(from, &body).await,
                     None => Vec::new(),
@@ -39,6 +41,15 @@ impl PeerService for Service {
             }
         })
     }
+}
+
+/// Whether a fail point keeps this member from receiving the entries of a message. It follows its primary all the same: messages
+/// without entries are answered.
+fn refuses_entries(server: &Server, message: &[u8]) -> bool {
+    let points = &server.execution.fail_points;
+    points.is_on()
+        && frond_replica::brings_entries(message)
+        && points.acts(SwitchName::StopReplProducer, "").is_some()
 }
 
 /// Notes the report of another member, and answers with the own one.
