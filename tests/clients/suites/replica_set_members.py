@@ -5,7 +5,7 @@ import os
 from harness.replica_set import ReplicaSet
 from harness.tap import run
 # Tests run in the order of these imports.
-from members import concerns, forming, reading, copies, streams, failing, leading, interrupting, reconfiguring  # noqa: F401
+from members import concerns, forming, reading, copies, streams, failing, leading, interrupting, reconfiguring, delaying  # noqa: F401
 
 # Members by their numbers, and write concerns with names.
 MEMBERS = {number: {"tags": {"n": str(number), "half": "east" if number < 2 else "west"}} for number in range(3)}

@@ -115,6 +115,7 @@ impl Follower {
         if done.is_err() {
             self.restart();
         }
+        self.store.oplog().applied().notify();
         done.map(|()| applied)
     }
 
