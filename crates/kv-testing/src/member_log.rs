@@ -430,6 +430,10 @@ impl MemberLog for MemoryLog {
             committed: disk.committed,
             applied,
             applied_note: noted.or_else(|| disk.purged_note.clone()),
+            last_note: (disk.entries.iter().rev())
+                .find(|entry| !entry.note.is_empty())
+                .map(|entry| (entry.id, entry.note.clone()))
+                .or_else(|| disk.purged_note.clone()),
         }
     }
 
@@ -637,6 +641,18 @@ impl MemberLog for MemoryLog {
             state.committed_own = Some(through);
         }
         Some(Ok(()))
+    }
+
+    fn set_late(&self, _is_late: bool) {}
+
+    /// The stamp of an entry is the position of its end.
+    fn aged(&self, through: EntryId, stamp: u64) -> Result<Option<EntryId>> {
+        let state = self.open_state()?;
+        let entries = state.disk.entries.iter();
+        let aged = entries
+            .skip_while(|entry| entry.to <= state.in_trees)
+            .take_while(|entry| entry.id <= through && entry.to <= stamp);
+        Ok(aged.map(|entry| entry.id).last())
     }
 
     fn committed_position(&self) -> u64 {

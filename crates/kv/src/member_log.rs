@@ -60,6 +60,8 @@ pub struct LogState {
     pub applied: Option<EntryId>,
     /// The last entry at or before `applied` that has a note, and the note.
     pub applied_note: Option<(EntryId, Arc<[u8]>)>,
+    /// The last entry that has a note, applied or not, and the note.
+    pub last_note: Option<(EntryId, Arc<[u8]>)>,
 }
 
 /// Gets what a member applies to its trees on behalf of another one. The layer above keeps a part of the trees in memory.
@@ -160,6 +162,20 @@ pub trait MemberLog: Send + Sync {
         let _ = through;
         None
     }
+
+    /// Whether this member applies commits late. Then what its log says at the next start about commits is only what
+    /// [`MemberLog::apply`] was called for: entries that are appended from now on are not trusted to say more. May be called beside the
+    /// other methods.
+    fn set_late(&self, is_late: bool);
+
+    /// The last entry up to and with `through` such that no commit which is not applied yet, up to its end, has a stamp after `stamp`.
+    /// Commits without stamps have the age of those before them. It may be an earlier one, because a call reads a bounded part of the
+    /// log. `None` if the next entry to be applied has a later stamp. For a member that applies commits late: without a call of
+    /// [`MemberLog::apply`] a later start does not apply them either. Called beside the other methods, not beside `apply`.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    fn aged(&self, through: EntryId, stamp: u64) -> Result<Option<EntryId>>;
 
     /// The position up to which everything is known to be committed. May be called by any thread.
     fn committed_position(&self) -> u64;

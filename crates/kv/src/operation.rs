@@ -139,6 +139,13 @@ pub(crate) fn add_stamp(payload: &mut [u8], at: usize, first: u64) -> u64 {
     stamp
 }
 
+/// The first stamp of a sound payload of the log, if its commit has one.
+pub fn first_stamp(payload: &[u8]) -> Option<u64> {
+    let mut ops = decode(payload);
+    while ops.next().is_some() {}
+    ops.stamp
+}
+
 /// A sound payload of the log with ordinary puts in place of stamped ones, and the last of its stamps.
 pub fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
     if stamped_puts(payload).is_none() {

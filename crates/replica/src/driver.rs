@@ -136,8 +136,14 @@ impl<R: Runtime> Supervisor<R> {
         } else {
             BTreeMap::new()
         };
+        if metrics.membership_config.log_id().is_some() {
+            self.shared
+                .note_members(metrics.membership_config.membership());
+        }
+        let is_heard = part == Part::Leader || self.shared.hears_leader();
+        let leader = metrics.current_leader.filter(|_| is_heard);
         self.role
-            .send_if_modified(|role| publish::<R>(role, part, &metrics));
+            .send_if_modified(|role| publish::<R>(role, part, leader, &metrics));
         View {
             ended: metrics
                 .running_state
@@ -161,7 +167,8 @@ impl<R: Runtime> Supervisor<R> {
             .shared
             .applied_id()
             .is_some_and(|applied| applied.term == term);
-        let should_lead = leads && is_ready && self.has_majority(&view);
+        let may_lead = leads && is_ready && !self.shared.is_late();
+        let should_lead = may_lead && self.has_majority(&view);
         let is_open = self.shared.is_open();
         if self.announced.is_some() && (!should_lead || !is_open || self.announced != Some(term)) {
             self.lose().await?;
@@ -253,15 +260,22 @@ fn set<T: PartialEq>(value: &mut T, to: T) -> bool {
 
 /// Updates a role in its place, because there is an update for each entry and the members seldom change. Returns whether it is
 /// another one.
-fn publish<R: Runtime>(role: &mut Role, part: Part, metrics: &Metrics<R>) -> bool {
+fn publish<R: Runtime>(
+    role: &mut Role,
+    part: Part,
+    leader: Option<u64>,
+    metrics: &Metrics<R>,
+) -> bool {
     let stored = &metrics.membership_config;
     let since = stored.log_id().as_ref().map(entry_id);
-    let has_other_members = role.members.since != since || role.members.voters.is_empty();
+    // Metrics from before the start of the core have no members.
+    let has_other_members =
+        since.is_some() && (role.members.since != since || role.members.voters.is_empty());
     let mut is_other = has_other_members && set(&mut role.members, Members::from_stored(stored));
     let are_committed = metrics.committed_membership_config.log_id() == stored.log_id();
     is_other |= set(&mut role.part, part);
     is_other |= set(&mut role.term, metrics.current_term);
-    is_other |= set(&mut role.leader, metrics.current_leader);
+    is_other |= set(&mut role.leader, leader);
     is_other |= set(&mut role.are_members_committed, are_committed);
     is_other |= set(&mut role.last, metrics.last_log_index);
     is_other |= set(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frond_kv::EntryId;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 
 use crate::entry::Group;
 use crate::host::Event;
@@ -39,9 +39,11 @@ impl<R: Runtime> Inner<R> {
                     self.await_overtaken(&append).await;
                 }
                 let answer = self.core.append_entries(append).await;
-                Ok(message::append_answer(
-                    &answer.map_err(|error| text(&error))?,
-                ))
+                let answer = answer.map_err(|error| text(&error))?;
+                if !matches!(answer, AppendEntriesResponse::HigherVote(_)) {
+                    self.shared.heard_leader();
+                }
+                Ok(message::append_answer(&answer))
             }
             Request::Vote(vote) => {
                 if let Some(refused) = self.refused_vote(&vote) {

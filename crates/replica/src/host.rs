@@ -46,4 +46,9 @@ pub enum Event {
 pub trait Host: Send + Sync + 'static {
     /// Is called when something happened. It must be quick and must not call the member.
     fn event(&self, event: Event);
+
+    /// The greatest stamp of commits that the member `peer` applies by now, if it applies them late. It must be quick.
+    fn apply_limit(&self, _peer: &Peer) -> Option<u64> {
+        None
+    }
 }

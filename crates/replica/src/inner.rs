@@ -20,10 +20,11 @@ use crate::driver::{self, Core, Metrics, Supervisor};
 use crate::entry::Group;
 use crate::host::{Event, Host, Transport};
 use crate::ids::entry_id;
+use crate::late;
 use crate::members::{Follower, Peer, Seat};
 use crate::message;
 use crate::network::Factory;
-use crate::role::Role;
+use crate::role::{Members, Role};
 use crate::shared::{Sender, Shared};
 use crate::waiters::{Key, Test};
 use crate::{Error, Result, Runtime, Settings};
@@ -39,6 +40,8 @@ pub(crate) struct Inner<R: Runtime> {
     change: tokio::sync::Mutex<()>,
     /// Counts calls of `freeze`, so that only the last one ends it.
     freezes: Arc<AtomicU64>,
+    /// The task that applies entries late, until it is waited for.
+    late: tokio::sync::Mutex<Option<R::JoinHandle<()>>>,
 }
 
 impl<R: Runtime> Inner<R> {
@@ -54,7 +57,8 @@ impl<R: Runtime> Inner<R> {
             .await
             .and_then(|shared| shared)
             .map_err(|error| Error::Log(error.to_string()))?;
-        let shared: Arc<Shared<R>> = Arc::new(shared);
+        let (shared, newest): (Shared<R>, _) = shared;
+        let shared = Arc::new(shared);
         let network = Factory::new(shared.clone(), transport.clone());
         let core: Core<R> = Raft::build(
             id,
@@ -65,11 +69,20 @@ impl<R: Runtime> Inner<R> {
         )
         .await
         .map_err(|error| Error::Log(error.to_string()))?;
-        let (role_sender, role) = watch::channel(Role::default());
+        let (role_sender, role) = watch::channel(Role {
+            // The core reports its members later.
+            members: Members::from_stored(&newest),
+            ..Role::default()
+        });
         let (is_ending, ending) = R::Watch::channel(false);
         let supervisor = Supervisor::new(shared.clone(), &core, role_sender);
         core.run();
         let _task = R::spawn(driver::propose(
+            core.clone(),
+            shared.clone(),
+            ending.clone(),
+        ));
+        let late = R::spawn(late::apply_late(
             core.clone(),
             shared.clone(),
             ending.clone(),
@@ -83,6 +96,7 @@ impl<R: Runtime> Inner<R> {
             is_ending: Mutex::new(is_ending),
             change: tokio::sync::Mutex::new(()),
             freezes: Arc::default(),
+            late: tokio::sync::Mutex::new(Some(late)),
         })
     }
 
@@ -261,7 +275,12 @@ impl<R: Runtime> Inner<R> {
         };
         let others = || {
             let ids = role.members.peers.keys().copied();
+            let is_late = |id: &u64| {
+                let peer = role.members.peers.get(id);
+                peer.is_some_and(|peer| self.shared.host.apply_limit(peer).is_some())
+            };
             ids.filter(|id| *id != self.shared.id() && role.members.is_voter(*id))
+                .filter(move |id| !is_late(id))
         };
         let candidates: BTreeSet<u64> = others()
             .filter(|id| to.is_none_or(|to| to == *id))
@@ -305,8 +324,9 @@ impl<R: Runtime> Inner<R> {
         let end = self.shared.log.end_position();
         let committed = async {
             let mut progress = self.shared.watch_progress();
-            // A closed log reports no groups, so this proposes entries itself. The log decides how many frames each entry gets.
-            while self.shared.log.committed_position() < end {
+            // A closed log reports no groups, so this proposes entries itself. The log decides how many frames each entry gets. A member
+            // that applies late has made no frames, and its log does not know yet what is committed.
+            while !self.shared.is_late() && self.shared.log.committed_position() < end {
                 self.core
                     .client_write_ff(Group::Local, None)
                     .await
@@ -414,6 +434,10 @@ impl<R: Runtime> Inner<R> {
         self.is_ending.lock().send_if_different(true);
         // An error means that the core has ended before.
         let _ = self.core.shutdown().await;
+        if let Some(late) = self.late.lock().await.take() {
+            // It uses the log. A panic is reported elsewhere.
+            let _ = late.await;
+        }
         let shared = self.shared.clone();
         R::blocking(move || shared.close())
             .await

@@ -15,6 +15,7 @@ mod handle;
 mod host;
 mod ids;
 mod inner;
+mod late;
 mod member;
 mod members;
 mod message;

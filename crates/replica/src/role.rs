@@ -70,7 +70,7 @@ impl Members {
 pub struct Role {
     pub part: Part,
     pub term: u64,
-    /// The leader of this term, as far as this member knows.
+    /// The leader of this term, as far as this member knows, if it was heard within an election timeout.
     pub leader: Option<u64>,
     /// Whether the log accepts commits.
     pub is_leading: bool,

@@ -22,12 +22,14 @@ use std::io;
 use std::sync::Arc;
 
 use frond_kv::{EntryId, MemberLog};
+use openraft::async_runtime::Instant;
 use openraft::async_runtime::watch::{Watch, WatchSender};
 use parking_lot::Mutex;
 
 use crate::entry::{Entry, Group, Payload};
 use crate::host::{Event, Host};
 use crate::ids::{Membership, StoredMembership, Vote, entry_id, log_id};
+use crate::members::Peer;
 use crate::note;
 use crate::waiters::{Key, Waiters};
 use crate::{Runtime, Settings};
@@ -52,6 +54,9 @@ pub(crate) struct Shared<R: Runtime> {
     fault: Mutex<Option<Fault>>,
     /// Changes whenever something here does that a task may wait for. A sender is not `Sync`.
     progress: Mutex<Sender<R, Progress>>,
+    pub late: Mutex<Sender<R, Late>>,
+    /// When the leader of this term was heard last, or this member was started.
+    heard: Mutex<R::Instant>,
 }
 
 /// The progress of the log.
@@ -72,6 +77,15 @@ struct Leading {
     /// The term in which this member gives its leadership away.
     given_up: Option<u64>,
     must_seal: bool,
+}
+
+/// The entries that wait to be applied, see `late.rs`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Late {
+    /// This member, as the newest membership describes it.
+    pub own: Option<Peer>,
+    /// The last committed entry, if the trees lack it because it is too young.
+    pub waiting: Option<EntryId>,
 }
 
 /// The progress of the state machine.
@@ -106,24 +120,28 @@ struct Known {
     membership: Option<Box<Membership>>,
 }
 
+/// The members of a note; none if there is no note, or no member in it.
+fn membership_of(note: Option<&(EntryId, Arc<[u8]>)>) -> io::Result<StoredMembership> {
+    let Some((id, bytes)) = note else {
+        return Ok(StoredMembership::default());
+    };
+    let members = note::decode(bytes).map_err(io::Error::other)?;
+    let stored = members.map(|members| StoredMembership::new(Some(log_id(*id)), members));
+    Ok(stored.unwrap_or_default())
+}
+
 impl<R: Runtime> Shared<R> {
+    /// The state of a log that was opened, and the members that the end of the log names.
     pub fn new(
         settings: Settings,
         log: Arc<dyn MemberLog>,
         host: Arc<dyn Host>,
-    ) -> io::Result<Shared<R>> {
+    ) -> io::Result<(Shared<R>, StoredMembership)> {
         let state = log.state();
         let vote = log.vote().map_err(io::Error::other)?;
         let vote = vote.as_deref().map(note::decode_vote).transpose()?;
-        let membership = match &state.applied_note {
-            Some((id, bytes)) => {
-                let membership = note::decode(bytes).map_err(io::Error::other)?;
-                membership
-                    .map(|members| StoredMembership::new(Some(log_id(*id)), members))
-                    .unwrap_or_default()
-            }
-            None => StoredMembership::default(),
-        };
+        let membership = membership_of(state.applied_note.as_ref())?;
+        let newest = membership_of(state.last_note.as_ref())?;
         let (progress, _) = R::Watch::channel(Progress {
             last: state.last.map(|id| id.index),
             ..Progress::default()
@@ -132,7 +150,8 @@ impl<R: Runtime> Shared<R> {
             id: state.applied,
             membership,
         };
-        Ok(Shared {
+        let (late, _) = R::Watch::channel(Late::default());
+        let shared = Shared {
             settings,
             log,
             host,
@@ -147,7 +166,11 @@ impl<R: Runtime> Shared<R> {
             purged: Mutex::new(state.purged),
             fault: Mutex::default(),
             progress: Mutex::new(progress),
-        })
+            late: Mutex::new(late),
+            heard: Mutex::new(R::Instant::now()),
+        };
+        shared.note_members(newest.membership());
+        Ok((shared, newest))
     }
 
     pub fn id(&self) -> u64 {
@@ -244,6 +267,9 @@ impl<R: Runtime> Shared<R> {
 
     /// Notes an entry at the end of the log.
     pub fn appended(&self, id: EntryId, membership: Option<Membership>) {
+        if let Some(membership) = &membership {
+            self.note_members(membership);
+        }
         let mut recent = self.recent.lock();
         if recent.entries.len() == RECENT_MAX {
             recent.entries.pop_front();
@@ -281,6 +307,16 @@ impl<R: Runtime> Shared<R> {
             }
             recent.ends.push_back((to, id));
         }
+    }
+
+    /// Notes a message of the leader of this term.
+    pub fn heard_leader(&self) {
+        *self.heard.lock() = R::Instant::now();
+    }
+
+    /// Whether the leader was heard within an election timeout.
+    pub fn hears_leader(&self) -> bool {
+        self.heard.lock().elapsed() < self.settings.election_timeout
     }
 
     /// Whether an entry that was appended since the start is still in the log, as far as is remembered.
@@ -388,17 +424,27 @@ impl<R: Runtime> Shared<R> {
         Some(recent.entries.range(at..at + count).map(entry).collect())
     }
 
-    /// Notes what the state machine has applied, and answers those who have waited for it.
-    pub fn applied_through(&self, id: EntryId, membership: Option<StoredMembership>) {
+    /// Notes what the state machine has applied, or has left for later.
+    pub fn note_applied(&self, id: EntryId, membership: Option<StoredMembership>) {
         let mut applied = self.applied.lock();
         applied.id = Some(id);
         if let Some(membership) = membership {
             applied.membership = membership;
         }
-        drop(applied);
-        let position = self.log.committed_position();
+    }
+
+    /// Notes what the state machine has applied, and answers those who have waited for it.
+    pub fn applied_through(&self, id: EntryId, membership: Option<StoredMembership>) {
+        self.note_applied(id, membership);
         // In a set of one no entry is read to be sent.
+        let position = self.log.committed_position();
         self.note_ends(std::iter::once((id, position)));
+        self.trees_advanced();
+    }
+
+    /// Answers those who have waited for what is in the trees now.
+    pub fn trees_advanced(&self) {
+        let position = self.log.committed_position();
         self.waiters.lock().advance(position);
         self.host.event(Event::Committed { position });
         self.pulse();

@@ -29,8 +29,8 @@ pub use position::{OpTime, Position, election_id};
 pub use read_concern::{ReadLevel, ReadRequest, Serving, Waits};
 pub use reconfig::{Change, HostChange, Reconfig, config_reply, initiate, reconfigure};
 pub use refusal::{
-    Access, check_access, interrupted, no_successor, not_yet_initialized, oplog_unreadable,
-    stepped_down,
+    Access, check_access, interrupted, is_refusal, no_successor, not_yet_initialized,
+    oplog_unreadable, stepped_down,
 };
 pub use settings::{Mode, Settings};
 pub use state::State;

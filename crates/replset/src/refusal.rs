@@ -46,6 +46,16 @@ pub fn check_access(state: State, takes_writes: bool, access: Access) -> Result<
     }
 }
 
+/// Whether an error is one of [`check_access`].
+pub fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::NotWritablePrimary
+            | ErrorCode::NotPrimaryNoSecondaryOk
+            | ErrorCode::NotPrimaryOrSecondary
+    )
+}
+
 /// `NotPrimaryOrSecondary` (13436): a read of the oplog, which changes in these states.
 pub fn oplog_unreadable() -> Error {
     Error::new(

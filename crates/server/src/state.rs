@@ -96,6 +96,8 @@ pub struct ReplicaSet {
     pub cluster_parameters: ClusterParameters,
     /// The copy of another member's store that is being made.
     pub resync: Mutex<Option<Arc<Resync>>>,
+    /// Whether documents that are discarded are written to files.
+    pub creates_rollback_files: AtomicBool,
     /// Notified when another member was heard of, or the members may have to change.
     pub stirred: Arc<Notify>,
     /// Counts the changes of stored settings, users and roles.
@@ -388,6 +390,7 @@ impl ReplicaSet {
             network: outgoing,
             cluster_parameters: ClusterParameters::load(store).map_err(StartError::Store)?,
             resync: Mutex::default(),
+            creates_rollback_files: AtomicBool::new(settings.creates_rollback_files),
             stirred: Arc::default(),
             stored: Arc::new(watch::Sender::new(0)),
         })

@@ -51,6 +51,8 @@ impl MemberLog for StoreLog {
             return Ok(());
         }
         let begun = self.begin_to_lead();
+        // A leader has all that was waited for.
+        self.oplog().applied().notify();
         if begun.is_err() {
             self.cluster_time.follow(self.oplog().last());
         }
@@ -103,6 +105,14 @@ impl MemberLog for StoreLog {
 
     fn apply_own(&self, through: EntryId) -> Option<EngineResult<()>> {
         self.log.apply_own(through)
+    }
+
+    fn set_late(&self, is_late: bool) {
+        self.log.set_late(is_late);
+    }
+
+    fn aged(&self, through: EntryId, stamp: u64) -> EngineResult<Option<EntryId>> {
+        self.log.aged(through, stamp)
     }
 
     fn committed_position(&self) -> u64 {

@@ -228,6 +228,18 @@ impl MemberLog for Store {
         self.engine().commit_own(through)
     }
 
+    fn set_late(&self, is_late: bool) {
+        if let Ok(log) = self.engine().member_log() {
+            log.set_late(is_late);
+        }
+    }
+
+    fn aged(&self, through: EntryId, stamp: u64) -> Result<Option<EntryId>> {
+        let engine = self.engine();
+        let applied = engine.log_position();
+        engine.member_log()?.aged_entry(applied, through, stamp)
+    }
+
     fn committed_position(&self) -> u64 {
         self.engine().log.get().map_or(0, Log::committed_to)
     }

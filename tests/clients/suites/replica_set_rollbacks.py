@@ -34,6 +34,14 @@ def replace(replica_set, primary):
     return replica_set.wait_for_primary(others)
 
 
+def files_of(member):
+    """The files of the rollbacks of a member."""
+    files = []
+    for folder, _, names in os.walk(os.path.join(member.dbpath, "rollback")):
+        files += [os.path.join(folder, name) for name in names if name.endswith(".bson")]
+    return sorted(files)
+
+
 @test
 def documents_of_a_killed_primary_are_rolled_back(replica_set):
     with replica_set.connect() as client:
@@ -96,9 +104,7 @@ def documents_of_a_primary_that_was_stopped_are_saved_for_import(replica_set):
         replica_set.wait_until_steady()
         assert_same(replica_set)
         equal(list(saved.find(sort=[("_id", 1)])), [{"_id": n, "by": "all"} for n in range(3)])
-        files = []
-        for folder, _, names in os.walk(os.path.join(primary.dbpath, "rollback")):
-            files += [os.path.join(folder, name) for name in names if name.endswith(".bson")]
+        files = files_of(primary)
         documents = []
         for file in files:
             with open(file, "rb") as content:
@@ -113,6 +119,24 @@ def documents_of_a_primary_that_was_stopped_are_saved_for_import(replica_set):
             equal(done.returncode, 0, done.stdout + done.stderr)
         again = client.rollbacks.again
         equal(again.find_one({"_id": 3}), {"_id": 3, "by": "one"})
+
+
+@test
+def no_files_are_written_if_a_parameter_says_so(replica_set):
+    with replica_set.connect() as client:
+        client.rollbacks.get_collection("unsaved", write_concern=WriteConcern(w=3)).insert_one({"_id": "kept"})
+        primary, alone = primary_alone(replica_set)
+        before = files_of(primary)
+        equal(primary.command("getParameter", 1, createRollbackDataFiles=1)["createRollbackDataFiles"], True)
+        primary.command("setParameter", 1, createRollbackDataFiles=False)
+        alone.unsaved.insert_one({"_id": "lost"})
+        primary.pause()
+        replace(replica_set, primary)
+        primary.resume()
+        replica_set.wait_until_steady()
+        assert_same(replica_set)
+        equal([one["_id"] for one in client.rollbacks.unsaved.find()], ["kept"])
+        equal(files_of(primary), before)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,17 @@ def ordinary_users_do_not_reach_what_members_send(replica_set, certificates):
 
 
 @test
+def privileges_are_checked_before_the_state_of_the_member(replica_set, certificates):
+    for member in replica_set.secondaries:
+        login = {"username": "visitor", "password": "visitor", "authSource": "shop", "retryWrites": False}
+        visitor, operator = member.client(**login), member.client(retryWrites=False)
+        expect(13, lambda visitor=visitor: visitor.shop.c.insert_one({}))
+        expect(13, lambda visitor=visitor: visitor.shop.command("dropDatabase"))
+        expect(13, lambda visitor=visitor: visitor.elsewhere.command("find", "c"))
+        expect(10107, lambda operator=operator: operator.shop.c.insert_one({}))
+
+
+@test
 def a_server_with_another_key_does_not_join(replica_set, certificates):
     with tempfile.TemporaryDirectory() as folder:
         other = replica_set.add_member()

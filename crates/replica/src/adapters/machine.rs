@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Entries are applied in their order, once they are committed. The frames of an entry that this member has created are in the
-//!    trees already; then applying it records that it is committed.
+//!    trees already; then applying it records that it is committed. Those of a member that applies late are left to [`crate::late`].
 //! 2. There are no snapshots to send or to install. A snapshot that is built is the mere statement which entry was applied last,
 //!    so that the log before it may be purged.
 //! 3. The current snapshot, which a leader sends to a member that lacks purged entries, ends with the last entry that may be purged. A member
@@ -38,15 +38,20 @@ impl<R: Runtime> Machine<R> {
             return Ok(());
         };
         let through = entry_id(&last);
-        let applied = match self.shared.log.apply_own(through) {
-            Some(applied) => applied,
-            None => {
-                let shared = self.shared.clone();
-                R::blocking(move || shared.log.apply(through)).await?
-            }
-        };
-        applied.map_err(|error| self.shared.fail(error))?;
-        self.shared.applied_through(through, part.membership.take());
+        if self.shared.defer(through) {
+            self.shared.note_applied(through, part.membership.take());
+            self.shared.pulse();
+        } else {
+            let applied = match self.shared.log.apply_own(through) {
+                Some(applied) => applied,
+                None => {
+                    let shared = self.shared.clone();
+                    R::blocking(move || shared.log.apply(through)).await?
+                }
+            };
+            applied.map_err(|error| self.shared.fail(error))?;
+            self.shared.applied_through(through, part.membership.take());
+        }
         for responder in part.responders.drain(..) {
             responder.send(());
         }

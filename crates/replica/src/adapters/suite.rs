@@ -111,6 +111,12 @@ impl MemberLog for Loose {
         Ok(())
     }
 
+    fn set_late(&self, _is_late: bool) {}
+
+    fn aged(&self, through: EntryId, _stamp: u64) -> Result<Option<EntryId>> {
+        Ok(Some(through))
+    }
+
     fn committed_position(&self) -> u64 {
         0
     }
@@ -138,7 +144,8 @@ fn adapters() -> Store {
         Arc::new(Loose::default()),
         Arc::new(Silent),
     );
-    let shared = Arc::new(shared.unwrap());
+    let (shared, _) = shared.unwrap();
+    let shared = Arc::new(shared);
     (Log::new(shared.clone()), Machine::new(shared))
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frond_kv::MemberLog;
@@ -34,14 +35,22 @@ impl Transport for Port {
     }
 }
 
+/// The last position that members apply whose peer has the byte `LATE`; members without it apply all.
 #[derive(Default)]
-struct Events(Mutex<Vec<Event>>);
+struct Events(Mutex<Vec<Event>>, AtomicU64);
+
+const LATE: u8 = 99;
 
 impl Host for Events {
     fn event(&self, event: Event) {
         if !matches!(event, Event::Committed { .. }) {
             self.0.lock().push(event);
         }
+    }
+
+    fn apply_limit(&self, peer: &Peer) -> Option<u64> {
+        let is_late = peer.data.last() == Some(&LATE);
+        is_late.then(|| self.1.load(Ordering::SeqCst))
     }
 }
 
@@ -60,21 +69,27 @@ impl Set {
         };
         for id in ids {
             let log = Arc::new(MemoryLog::new(true, Violations::default()));
-            let events = Arc::new(Events::default());
-            let port = Port {
-                hub: set.hub.clone(),
-                id,
-            };
-            let mut settings = Settings::new(id);
-            // Missed only by a machine that stands still.
-            settings.election_timeout = Duration::from_secs(2);
-            let member = Member::start(settings, log.clone(), Arc::new(port), events.clone());
-            let member = Arc::new(member.await.unwrap());
-            set.hub.members.lock().insert(id, member);
             set.logs.insert(id, log);
-            set.events.insert(id, events);
+            set.events.insert(id, Arc::new(Events::default()));
+            set.start(id).await;
         }
         set
+    }
+
+    /// Starts a member over its log.
+    async fn start(&self, id: u64) -> Arc<Member> {
+        let port = Arc::new(Port {
+            hub: self.hub.clone(),
+            id,
+        });
+        let mut settings = Settings::new(id);
+        // Missed only by a machine that stands still.
+        settings.election_timeout = Duration::from_secs(2);
+        let (log, events) = (self.logs[&id].clone(), self.events[&id].clone());
+        let member = Member::start(settings, log, port, events).await;
+        let member = Arc::new(member.unwrap());
+        self.hub.members.lock().insert(id, member.clone());
+        member
     }
 
     fn member(&self, id: u64) -> Arc<Member> {
@@ -245,5 +260,95 @@ fn a_cut_off_leader_and_an_ended_member_refuse() {
         );
         first.shut_down().await.unwrap();
         set.until(|| first.role().part == Part::Ended).await;
+    });
+}
+
+/// A member that applies late counts as one that has what it received, never leads, and gives what only it has to another one.
+#[test]
+fn a_late_member_acknowledges_and_does_not_lead() {
+    on_tokio(async {
+        let set = Set::new(1..=3).await;
+        let (first, third) = (set.member(1), set.member(3));
+        first.initialize(peer(1)).await.unwrap();
+        set.until(|| first.role().is_leading).await;
+        let mut all = seats([(1, true), (2, true), (3, true)]);
+        all.get_mut(&3).unwrap().peer.data.push(LATE);
+        first.reconfigure(all, LONG).await.unwrap();
+        let refused = first.transfer(Some(3), LONG, false).await;
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+
+        let second = set.hub.members.lock().remove(&2).unwrap();
+        let position = set.logs[&1].commit(b"value").unwrap();
+        first.wait_committed(position).await.unwrap();
+        let by_third = |members: &BTreeSet<u64>| members.contains(&3);
+        first.acknowledged(position, by_third).await.unwrap();
+        set.until(|| third.role().committed >= set.logs[&1].state().committed)
+            .await;
+        let lacks_it = || set.logs[&3].in_trees(0, position).is_empty();
+        assert!(lacks_it());
+        assert!(set.logs[&3].committed_position() < position);
+        // Neither does a start apply it.
+        set.hub.members.lock().remove(&3).unwrap();
+        third.shut_down().await.unwrap();
+        let third = set.start(3).await;
+        set.until(|| third.role().leader == Some(1)).await;
+        set.until(|| third.role().committed >= set.logs[&1].state().committed)
+            .await;
+        assert!(lacks_it());
+
+        // Now only the late member has the value.
+        set.hub.members.lock().remove(&1).unwrap();
+        first.shut_down().await.unwrap();
+        set.hub.members.lock().insert(2, second.clone());
+        set.until(|| third.role().leader != Some(1)).await;
+        while third.role().part != Part::Leader {
+            let _ = third.step_up().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(set.logs[&3].commit(b"refused").is_err());
+        third.transfer(None, LONG, false).await.unwrap();
+        set.until(|| second.role().is_leading).await;
+        let in_second = set.logs[&2].in_trees(0, position);
+        assert_eq!(in_second, [(position, b"value".to_vec())]);
+        assert!(lacks_it() && !third.role().is_leading);
+        let led = |event: &Event| matches!(event, Event::LeadershipGained { .. });
+        assert!(!set.events[&3].0.lock().iter().any(led));
+
+        set.events[&3].1.store(position, Ordering::SeqCst);
+        set.until(|| !lacks_it()).await;
+        let more = set.logs[&2].commit(b"more").unwrap();
+        second.wait_committed(more).await.unwrap();
+        assert_eq!(set.logs[&3].in_trees(position, more), []);
+        // Without the delay it applies what has waited, and then as others do.
+        let same = seats([(2, true), (3, true)]);
+        second.reconfigure(same, LONG).await.unwrap();
+        set.until(|| set.logs[&3].committed_position() >= more)
+            .await;
+        assert_eq!(set.logs[&3].in_trees(position, more).len(), 1);
+        third.shut_down().await.unwrap();
+    });
+}
+
+#[test]
+fn a_member_that_starts_knows_its_set_and_forgets_a_leader_that_is_silent() {
+    on_tokio(async {
+        let set = Set::new(1..=2).await;
+        let first = set.member(1);
+        first.initialize(peer(1)).await.unwrap();
+        set.until(|| first.role().is_leading).await;
+        first
+            .reconfigure(seats([(1, true), (2, true)]), LONG)
+            .await
+            .unwrap();
+        let second = set.hub.members.lock().remove(&2).unwrap();
+        set.until(|| second.role().leader == Some(1)).await;
+        // No message comes any more, and no other member can be elected.
+        set.until(|| second.role().leader.is_none()).await;
+        second.shut_down().await.unwrap();
+
+        let again = set.start(2).await;
+        assert_eq!(again.role().members.peers.len(), 2, "at once");
+        set.until(|| again.role().leader == Some(1)).await;
+        again.shut_down().await.unwrap();
     });
 }

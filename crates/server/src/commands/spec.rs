@@ -25,7 +25,7 @@
 //! }
 //! ```
 
-use frond_bson::DocBuf;
+use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 
 use crate::authorization::{Needs, Requested};
@@ -53,6 +53,11 @@ pub trait Command: Send + Sync {
     /// Runs it to its end, or until it waits.
     fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
         self.run(cx).map(Outcome::Reply)
+    }
+
+    /// The reply of a command whose reply has waited in vain, if it has a form of its own for that. `reply` is what it would have been.
+    fn unacknowledged(&self, _reply: &Doc, _failure: &Error) -> Option<DocBuf> {
+        None
     }
 
     /// Continues after a wait that [`Command::start`] or an earlier call returned.

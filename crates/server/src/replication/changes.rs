@@ -78,9 +78,9 @@ impl Replication {
         let own = found?;
         let mut config = config?;
         let own = config.own_member(own)?;
-        check_supported(&config)?;
-        consensus.begin(peer(&own.host, own.id))?;
+        consensus.begin(peer(own))?;
         prepare()?;
+        self.check_delays(&config)?;
         // A restored store has the configuration of the old set.
         delete_all(
             &self.store,
@@ -106,7 +106,7 @@ impl Replication {
         let config = self.any_stored_config()?;
         let config = config.filter(|config| config.name == self.name);
         match config.as_ref().map(|config| &*config.members) {
-            Some([only]) => consensus.begin(peer(&only.host, only.id)).map(|()| true),
+            Some([only]) => consensus.begin(peer(only)).map(|()| true),
             _ => Ok(false),
         }
     }
@@ -143,7 +143,7 @@ impl Replication {
         let change = frond_replset::reconfigure(&member.config, given, request, |new| {
             member.own.filter(|own| new.member(*own).is_some())
         })?;
-        check_supported(&change.config)?;
+        self.check_delays(&change.config)?;
         check(&change.config)?;
         // So that reads after this see it in their operation time. First, because it may fail: the configuration is durable below.
         self.store.cluster_time().tick()?;
@@ -203,10 +203,14 @@ impl Replication {
             return;
         };
         // A configuration that cannot be read now is read at the next change.
-        let Ok(Some(config)) = self.stored_config() else {
+        let Ok(Some(stored)) = self.stored_config() else {
             return;
         };
         let role = consensus.role();
+        let heard = self.heard_config.lock().clone();
+        let config = heard
+            .filter(|_| consensus.delay_secs().is_some())
+            .unwrap_or(stored);
         let id_of = |store: u64| role.members.peers.get(&store).and_then(member_id);
         let own = id_of(consensus.id()).filter(|id| config.member(*id).is_some());
         let election = *self.election.lock();
@@ -243,6 +247,35 @@ impl Replication {
     pub fn set_unfit(&self, state: State) {
         *self.unfit.lock() = Some(state);
         self.refresh();
+    }
+
+    /// Takes over the configuration of the primary, which this member would otherwise have once its delay is over.
+    pub fn hear_config(&self, config: &Doc) {
+        let Ok(config) = SetConfig::parse(config) else {
+            return;
+        };
+        let mut heard = self.heard_config.lock();
+        if config.name == self.name && heard.as_ref() != Some(&config) {
+            *heard = Some(config);
+            drop(heard);
+            self.refresh();
+        }
+    }
+
+    /// Refuses delays that no member could keep.
+    fn check_delays(&self, config: &SetConfig) -> Result<()> {
+        let delayed = config.members.iter().find(|member| member.delay_secs > 0);
+        match delayed {
+            Some(member) if !self.store.oplog().is_on() => Err(Error::new(
+                ErrorCode::InvalidReplicaSetConfig,
+                format!(
+                    "secondaryDelaySecs of the member {} needs the oplog, whose entries have the times of writes: turn it on by \
+                     starting the primary without --oplog off",
+                    member.host
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Records the version and the term of a configuration that no longer has this member. Consensus sends nothing to a removed member, so
@@ -305,18 +338,4 @@ fn version_of(config: &SetConfig) -> Option<(i32, i64)> {
 /// A term as BSON has it.
 fn as_term(term: u64) -> i64 {
     i64::try_from(term).unwrap_or(i64::MAX)
-}
-
-/// Refuses options of members that no member carries out.
-fn check_supported(config: &SetConfig) -> Result<()> {
-    match config.members.iter().find(|member| member.delay_secs > 0) {
-        None => Ok(()),
-        Some(member) => Err(Error::new(
-            ErrorCode::InvalidReplicaSetConfig,
-            format!(
-                "secondaryDelaySecs of the member {} is not supported: keep backups with `frond archive`, which restores any moment",
-                member.host
-            ),
-        )),
-    }
 }

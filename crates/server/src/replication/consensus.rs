@@ -7,9 +7,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::elections::{Cause, Elections};
+use crate::host::clock::now_ms;
+use frond_bson::Timestamp;
 use frond_error::{Error, ErrorCode, Result};
 use frond_replica::{EntryId, Event, Follower, Host, Part, Peer, Role, Seat, Transport};
-use frond_replset::{SetConfig, Wanted, interrupted, stepped_down};
+use frond_replset::{Member as Configured, SetConfig, Wanted, interrupted, stepped_down};
 use frond_store::{DocumentStore, MemberLog};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Runtime};
@@ -56,6 +58,17 @@ impl Host for Queue {
             // The server may be gone.
             let _ = self.events.send(event);
         }
+    }
+
+    /// Times of the oplog are stamps.
+    fn apply_limit(&self, peer: &Peer) -> Option<u64> {
+        let delay = i64::from(delay_secs(peer)?);
+        let time = (now_ms() / 1000).saturating_sub(delay);
+        let limit = Timestamp {
+            time: u32::try_from(time).unwrap_or(0),
+            increment: u32::MAX,
+        };
+        Some(limit.to_u64())
     }
 }
 
@@ -167,6 +180,13 @@ impl Consensus {
 
     pub fn role(&self) -> Role {
         self.member.role()
+    }
+
+    /// The time after which this member applies writes, if it applies them late.
+    pub fn delay_secs(&self) -> Option<u32> {
+        let role = self.member.watch_role();
+        let role = role.borrow();
+        role.members.peers.get(&self.id).and_then(delay_secs)
     }
 
     pub fn watch_role(&self) -> watch::Receiver<Role> {
@@ -434,15 +454,25 @@ impl Drop for Consensus {
 
 /// The `_id` in the configuration of a member that consensus knows.
 pub fn member_id(peer: &Peer) -> Option<i32> {
-    let bytes = peer.data.as_slice().try_into().ok()?;
-    Some(i32::from_le_bytes(bytes))
+    let bytes = peer.data.first_chunk::<4>()?;
+    Some(i32::from_le_bytes(*bytes))
 }
 
-/// A member, as consensus knows it.
-pub fn peer(host: &str, id: i32) -> Peer {
+/// The delay of a member that consensus knows, if it has one.
+pub fn delay_secs(peer: &Peer) -> Option<u32> {
+    let bytes = peer.data.get(4..)?.try_into().ok()?;
+    Some(u32::from_le_bytes(bytes)).filter(|delay| *delay > 0)
+}
+
+/// A member, as consensus knows it: its `_id`, and its delay if it has one.
+pub fn peer(member: &Configured) -> Peer {
+    let mut data = member.id.to_le_bytes().to_vec();
+    if let Ok(delay @ 1..) = u32::try_from(member.delay_secs) {
+        data.extend(delay.to_le_bytes());
+    }
     Peer {
-        host: host.to_owned(),
-        data: id.to_le_bytes().to_vec(),
+        host: member.host.clone(),
+        data,
     }
 }
 

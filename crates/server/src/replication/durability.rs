@@ -29,6 +29,23 @@ pub enum Acknowledgment {
 }
 
 impl Acknowledgment {
+    /// The condition of a write before a position, if it is one about other members. `config` is that of the set.
+    pub fn of_write(
+        wanted: &Wanted,
+        position: u64,
+        config: impl FnOnce() -> Option<Arc<SetConfig>>,
+    ) -> Option<Acknowledgment> {
+        match wanted {
+            Wanted::Members(0 | 1) => None,
+            Wanted::Majority => Some(Acknowledgment::Committed(position)),
+            wanted => Some(Acknowledgment::Spread {
+                position,
+                wanted: wanted.clone(),
+                config: config()?,
+            }),
+        }
+    }
+
     /// Its description in `currentOp`.
     pub fn description(&self) -> &'static str {
         match self {

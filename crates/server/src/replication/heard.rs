@@ -35,6 +35,10 @@ pub struct Report {
     pub now_ms: i64,
     /// Whether its configuration, which is newer, does not have the member that it answers.
     pub removes: bool,
+    /// Whether it applies writes late.
+    pub is_delayed: bool,
+    /// The configuration of a primary, if the member that it answers has another one.
+    pub newer: Option<DocBuf>,
 }
 
 impl Report {
@@ -57,6 +61,12 @@ impl Report {
         }
         if self.removes {
             report.push("removes", true);
+        }
+        if self.is_delayed {
+            report.push("delayed", true);
+        }
+        if let Some(newer) = &self.newer {
+            report.push("newer", newer);
         }
         if let Some((version, term)) = self.config {
             report.push("config", &doc! {"version": version, "term": term});
@@ -102,6 +112,8 @@ impl Report {
             version: doc.get_str("version").unwrap_or_default().to_owned(),
             now_ms: date(doc, "now"),
             removes: doc.get_bool("removes").unwrap_or(false),
+            is_delayed: doc.get_bool("delayed").unwrap_or(false),
+            newer: doc.get_doc("newer").map(Doc::to_owned),
         })
     }
 }
@@ -138,12 +150,28 @@ impl Heard {
 #[derive(Debug, Default)]
 pub struct Heartbeats {
     members: Mutex<HashMap<i32, Heard>>,
-    /// The hosts of stores whose members have asked this server. One that has no configuration yet finds the primary by it.
-    hosts: Mutex<HashMap<u64, String>>,
+    /// The stores whose members have asked this server. One that has no configuration yet finds the others by them.
+    askers: Mutex<HashMap<u64, Asker>>,
 }
 
-/// Hosts that are remembered: those of a set and of members that were replaced.
-const HOSTS_MAX: usize = 256;
+/// The last heartbeat that this server was sent by a member.
+#[derive(Debug)]
+struct Asker {
+    host: String,
+    asked: Instant,
+    state: State,
+    applied: Timestamp,
+    is_delayed: bool,
+}
+
+/// Stores that are remembered: those of a set and of members that were replaced.
+const ASKERS_MAX: usize = 256;
+
+/// A member that has not asked for so long is not copied.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A secondary is copied if it has about all that the primary has: it must have what the primary has dropped from its log.
+const BEHIND_MAX_SECS: u32 = 10;
 
 impl Heartbeats {
     /// A member has answered after this time.
@@ -168,19 +196,41 @@ impl Heartbeats {
         heard.error = error;
     }
 
-    /// The host of a member that has asked this server, by the number of its store.
-    pub fn host(&self, store: u64) -> Option<String> {
-        self.hosts.lock().get(&store).cloned()
+    /// The hosts of members to copy, the best ones first: secondaries that are up to date, then the primary, whose store has the number
+    /// `primary`. Only of members that have asked this server.
+    pub fn sources(&self, primary: u64) -> Vec<String> {
+        let askers = self.askers.lock();
+        let newest = askers.values().map(|asker| asker.applied.time).max();
+        let is_fit = |asker: &Asker| {
+            asker.state == State::Secondary
+                && !asker.is_delayed
+                && asker.asked.elapsed() < ASKED_WITHIN
+                && newest <= Some(asker.applied.time.saturating_add(BEHIND_MAX_SECS))
+        };
+        let mut found: Vec<_> = (askers.iter())
+            .filter(|(store, asker)| **store != primary && is_fit(asker))
+            .collect();
+        found.sort_by_key(|(store, _)| **store);
+        let primary = askers.get(&primary);
+        let hosts = found.into_iter().map(|(_, asker)| asker).chain(primary);
+        hosts.map(|asker| asker.host.clone()).collect()
     }
 
     /// A member has asked.
     pub fn was_asked_by(&self, id: i32, report: Report) {
         if let Some(host) = &report.host {
-            let mut hosts = self.hosts.lock();
-            if hosts.len() >= HOSTS_MAX {
-                hosts.clear();
+            let mut askers = self.askers.lock();
+            if askers.len() >= ASKERS_MAX {
+                askers.clear();
             }
-            hosts.insert(report.store, host.clone());
+            let asker = Asker {
+                host: host.clone(),
+                asked: Instant::now(),
+                state: State::of_number(report.state),
+                applied: report.applied,
+                is_delayed: report.is_delayed,
+            };
+            askers.insert(report.store, asker);
         }
         let mut members = self.members.lock();
         let heard = members.entry(id).or_default();
@@ -234,6 +284,8 @@ mod tests {
             version: "1.0".to_owned(),
             now_ms: 12_345,
             removes: true,
+            is_delayed: true,
+            newer: Some(doc! {"_id": "rs0", "version": 4}),
         };
         assert_eq!(Report::parse(&full.to_doc()), Some(full.clone()));
         let empty = Report {
@@ -268,5 +320,36 @@ mod tests {
         assert_eq!(beats.changed(2, long), None, "nothing was heard of it");
         beats.keep(|_| false);
         assert_eq!(beats.heard(1).state(long), State::Unknown);
+    }
+
+    #[test]
+    fn a_secondary_that_is_up_to_date_is_copied_before_the_primary() {
+        let beats = Heartbeats::default();
+        assert_eq!(beats.sources(1), Vec::<String>::new());
+        let ask = |store: u64, state: State, time: u32, is_delayed: bool| {
+            let report = Report {
+                store,
+                host: Some(format!("m{store}:1")),
+                state: state.number(),
+                applied: Timestamp { time, increment: 1 },
+                is_delayed,
+                ..Report::default()
+            };
+            beats.was_asked_by(i32::try_from(store).unwrap(), report);
+        };
+        ask(1, State::Primary, 1000, false);
+        assert_eq!(beats.sources(1), ["m1:1"]);
+        ask(2, State::Secondary, 900, false);
+        ask(3, State::Secondary, 1000, true);
+        ask(4, State::Recovering, 1000, false);
+        assert_eq!(beats.sources(1), ["m1:1"], "the others lack something");
+        ask(6, State::Secondary, 999, false);
+        ask(5, State::Secondary, 991, false);
+        assert_eq!(beats.sources(1), ["m5:1", "m6:1", "m1:1"]);
+        assert_eq!(
+            beats.sources(7),
+            ["m5:1", "m6:1"],
+            "the primary has not asked"
+        );
     }
 }

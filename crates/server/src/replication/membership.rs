@@ -41,7 +41,7 @@ pub fn seats(config: &SetConfig, own_id: i32, known: &KnownStores<'_>) -> BTreeM
         seats.insert(
             store,
             Seat {
-                peer: peer(&member.host, member.id),
+                peer: peer(member),
                 votes: member.is_voter && may_vote,
             },
         );
@@ -65,6 +65,7 @@ mod tests {
 
     use frond_bson::doc;
 
+    use super::super::consensus::delay_secs;
     use super::*;
 
     fn config() -> SetConfig {
@@ -79,12 +80,18 @@ mod tests {
         .unwrap()
     }
 
+    fn configured(id: i32, host: &str) -> frond_replset::Member {
+        let member = doc! {"_id": id, "host": host, "priority": 0, "votes": 0};
+        let config = doc! {"_id": "rs0", "members": [{"_id": 255, "host": "z:1"}, &member]};
+        SetConfig::parse(&config).unwrap().members.remove(1)
+    }
+
     fn members(of: &[(u64, i32, &str)], voters: &[u64]) -> Members {
         Members {
             since: None,
             voters: vec![voters.iter().copied().collect()],
             peers: (of.iter())
-                .map(|(store, id, host)| (*store, peer(host, *id)))
+                .map(|(store, id, host)| (*store, peer(&configured(*id, host))))
                 .collect(),
         }
     }
@@ -139,6 +146,20 @@ mod tests {
         let other = with(&|id| (id == 1).then_some(77));
         assert_eq!(votes(&other), [(10, true), (12, false), (77, false)]);
         assert!(!are_seated(&other, &now));
+        let mut delayed = config.clone();
+        delayed.members[2].priority = 0.0;
+        delayed.members[2].delay_secs = 3600;
+        let known = KnownStores {
+            own: 10,
+            members: &now,
+            answering: &|_| None,
+            is_caught_up: &|_| false,
+        };
+        let late = seats(&delayed, 0, &known);
+        assert!(!are_seated(&late, &now), "the delay is known to consensus");
+        assert_eq!(delay_secs(&late[&12].peer), Some(3600));
+        assert_eq!(member_id(&late[&12].peer), Some(2));
+        assert_eq!(delay_secs(&late[&11].peer), None);
         // A host that leads back to a server that is seated already is no member of its own.
         let twice = with(&|_| Some(10));
         assert_eq!(votes(&twice), [(10, true)]);

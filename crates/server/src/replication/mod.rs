@@ -18,12 +18,12 @@ mod router;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replica::Transport;
-use frond_replset::{State, not_yet_initialized};
+use frond_replset::{SetConfig, State, not_yet_initialized};
 use frond_store::{DocumentStore, MemberLog, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -90,6 +90,8 @@ pub struct Replication {
     unfit: Mutex<Option<State>>,
     /// The version and the term of a configuration without this member, which another one has.
     removed_by: Mutex<Option<(i32, i64)>>,
+    /// The configuration of the primary. It counts on a member that applies it late.
+    heard_config: Mutex<Option<SetConfig>>,
     /// Whether an operator keeps reads away from this server.
     maintenance: AtomicBool,
     /// Whether the server is one of many over a cluster, which have no set among them.
@@ -117,9 +119,10 @@ impl Replication {
             return Err(Error::new(
                 ErrorCode::InvalidReplicaSetConfig,
                 format!(
-                    "the data directory belongs to the replica set {}: start the server with this name, or \
-                     without a replica set and drop local.system.replset",
-                    config.name
+                    "the data directory belongs to a member of the replica set {old}, and the server was started for the replica \
+                     set {name}: start it with --replSet {old}, or on another directory. To begin {name} with this data, restore a \
+                     backup of {old} into a new directory",
+                    old = config.name
                 ),
             ));
         }
@@ -159,6 +162,7 @@ impl Replication {
             frozen_until_ms: AtomicI64::new(0),
             unfit: Mutex::default(),
             removed_by: Mutex::default(),
+            heard_config: Mutex::default(),
             maintenance: AtomicBool::new(false),
             is_router: false,
         })
@@ -403,32 +407,35 @@ impl Replication {
 /// The longest wait of a read for the time that it is to see.
 const REACHED_WAIT: Duration = Duration::from_secs(10);
 
-/// The interval of its checks.
-const REACHED_CHECK: Duration = Duration::from_millis(2);
-
 impl Replication {
     /// Waits until this member, if it follows the primary, has applied the entry of this time.
     ///
     /// # Errors
     /// `ExceededTimeLimit` (262).
     pub async fn reached(&self, field: &str, time: Timestamp) -> Result<()> {
-        let until = Instant::now() + REACHED_WAIT;
-        while self.store.is_following() && self.store.oplog().last() < time {
-            if Instant::now() >= until {
-                return Err(Error::new(
-                    ErrorCode::ExceededTimeLimit,
-                    format!(
-                        "this server has not reached the {field} {} within {} s: it has applied up to {}; ask the primary, \
-                         or read without causal consistency",
-                        shown(time),
-                        REACHED_WAIT.as_secs(),
-                        shown(self.store.oplog().last())
-                    ),
-                ));
+        let entries = self.store.oplog().applied();
+        let reached = async {
+            loop {
+                let seen = entries.insertions();
+                if !self.store.is_following() || self.store.oplog().last() >= time {
+                    return;
+                }
+                entries.newer(seen).await;
             }
-            tokio::time::sleep(REACHED_CHECK).await;
-        }
-        Ok(())
+        };
+        let waited = tokio::time::timeout(REACHED_WAIT, reached).await;
+        waited.map_err(|_| {
+            Error::new(
+                ErrorCode::ExceededTimeLimit,
+                format!(
+                    "this server has not reached the {field} {} within {} s: it has applied up to {}; ask the primary, \
+                     or read without causal consistency",
+                    shown(time),
+                    REACHED_WAIT.as_secs(),
+                    shown(self.store.oplog().last())
+                ),
+            )
+        })
     }
 }
 

@@ -79,6 +79,22 @@ pub fn check<'a>(
     Ok(Some(needs))
 }
 
+/// The error of a command whose fields were refused. A client without the privileges does not learn the state of the member, as in
+/// MongoDB.
+pub fn explain(
+    client: &Client<'_>,
+    caller: &Caller,
+    known: &Known,
+    request: &Request<'_>,
+    failure: &Error,
+) -> Error {
+    if !frond_replset::is_refusal(failure) {
+        return failure.clone();
+    }
+    let checked = check(client, caller, known, request);
+    checked.err().unwrap_or_else(|| failure.clone())
+}
+
 /// Refuses what is not a command of the table, such as a query of a legacy opcode, unless the caller meets its needs.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ mod limits;
 mod parse;
 mod pipeline;
 mod record;
+mod rules;
 mod secrets;
 mod shared_fields;
 mod tracing;

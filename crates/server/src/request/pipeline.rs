@@ -9,13 +9,12 @@
 //!
 //! A future that is dropped while it waits, because its client has disconnected, ends the record of its operation.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use frond_bson::{DocBuf, Value, doc};
+use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{OpContext, PlanRules, scripted, watch};
+use frond_store::{OpContext, scripted, watch};
 use parking_lot::RwLockReadGuard;
 
 use super::answer::{
@@ -314,6 +313,9 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         };
         if let Some(failure) = failure {
             let failure = at_shutdown(self.client.server, failure);
+            if let Some(reply) = self.known.command.unacknowledged(&reply, &failure) {
+                return self.conclude(Ok(reply));
+            }
             let part = Part::from_command(self.request.body);
             // A read must not return what may be lost. Of a statement of a transaction nothing is written before the commit, so it
             // has failed as a whole.
@@ -424,7 +426,8 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             ..
         } = self;
         let server = client.server;
-        let shared = shared.as_ref().map_err(Error::clone)?;
+        let shared = (shared.as_ref())
+            .map_err(|failure| gate::explain(client, caller, known, request, failure))?;
         let limits = Limits::new(client.connection, operation);
         let mut context = limits.with_limit(shared.time_limit);
         let needs = gate::check(client, caller, known, request)?;
@@ -438,7 +441,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
                 client.connection.running.lock().session = Some(session);
             }
             apply_time_fail_points(server, shared, &mut context)?;
-            context.rules = rules(server, request)?;
+            context.rules = super::rules::rules(server, request)?;
             statement = begin_statement(client, shared, &context)?;
             if statement.is_none() {
                 point_in_time = shared.point_in_time(server)?;
@@ -695,29 +698,6 @@ fn closing(effect: &Effect) -> Option<Error> {
     effect
         .close
         .then(|| Error::new(ErrorCode::NetworkTimeout, "closed by a fail point"))
-}
-
-/// The rules for the queries of a command: its query settings, and the parameter `notablescan`.
-fn rules(server: &Server, request: &Request<'_>) -> Result<Option<Arc<PlanRules>>> {
-    let (body, is_explained) = match request.body.first() {
-        Some(("explain", Value::Document(inner))) => (inner, true),
-        _ => (request.body, false),
-    };
-    let name = body.first().map_or("", |(name, _)| name);
-    let rules = match name {
-        "find" | "aggregate" | "distinct" => {
-            (server.execution.query_settings).rules(request.db, name, body, is_explained)?
-        }
-        _ => None,
-    };
-    if !server.execution.no_collection_scans.load(Ordering::Relaxed) {
-        return Ok(rules);
-    }
-    let rules = rules.map_or_else(PlanRules::default, |rules| PlanRules::clone(&rules));
-    Ok(Some(Arc::new(PlanRules {
-        no_collection_scans: true,
-        ..rules
-    })))
 }
 
 /// Whether a command waits while `fsync` holds its lock.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_replset::{Access, State, Wanted};
+use frond_replset::{Access, State};
 use frond_store::{Durability, SnapshotReads, check_database_name};
 
 use super::parse::{Known, Request};
@@ -312,7 +312,17 @@ fn check_access(
         }
         _ => Access::Any,
     };
-    check(access).map_err(|refusal| not_primary(server, refusal))
+    check(access).map_err(|refusal| {
+        let is_local = request.db == "local" && server.set.consensus().is_some();
+        let refusal = match access {
+            Access::Write if is_local => Error::new(
+                refusal.code(),
+                "not primary: the database local is replicated here, so that only the primary writes to it",
+            ),
+            _ => refusal,
+        };
+        not_primary(server, refusal)
+    })
 }
 
 /// An error by which a driver learns that it must look for the primary.
@@ -355,15 +365,10 @@ impl SharedFields {
         if !request.writes() || self.write_concern.unsatisfiable.is_some() {
             return of_read.or(journal);
         }
-        match &self.write_concern.wanted {
-            Wanted::Members(0 | 1) => of_read.or(journal),
-            Wanted::Majority => Some(Acknowledgment::Committed(position)),
-            wanted => Some(Acknowledgment::Spread {
-                position,
-                wanted: wanted.clone(),
-                config: set.member()?.config.clone(),
-            }),
-        }
+        let config = || set.member().map(|member| member.config.clone());
+        Acknowledgment::of_write(&self.write_concern.wanted, position, config)
+            .or(of_read)
+            .or(journal)
     }
 
     /// The snapshot of a new transaction that reads at a time in the past.

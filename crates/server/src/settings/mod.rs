@@ -138,6 +138,8 @@ pub struct Settings {
     pub slow_operation: Duration,
     /// Whether queries with conditions must not read whole collections.
     pub no_collection_scans: bool,
+    /// Whether a member writes the documents that it discards to files.
+    pub creates_rollback_files: bool,
     /// Seconds after which a checkpoint is written if there were commits; 0 leaves it to the engine.
     pub checkpoint_secs: u64,
     /// Queries a second that `$queryStats` counts.
@@ -228,6 +230,7 @@ impl Default for Settings {
             pid_file: None,
             slow_operation: Duration::from_millis(100),
             no_collection_scans: false,
+            creates_rollback_files: true,
             checkpoint_secs: 0,
             query_stats_rate: 100,
             profiling: ProfilingSettings::default(),

@@ -22,6 +22,7 @@ use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::cluster_time::ClusterTime;
+use crate::signal::TailSignal;
 use frond_oplog::entry::{Entry, Kind, RawEntry};
 use frond_storage::clock::now_ms;
 use frond_storage::error::{Error, Result, command, corrupt};
@@ -122,6 +123,8 @@ pub struct Oplog {
     /// oplog keeps those out by their gates. It is taken behind the gates.
     maintenance: RwLock<()>,
     readers: Arc<Readers>,
+    /// Notified when a member has applied an entry of its leader, or leads itself.
+    applied: Arc<TailSignal>,
     marks: Marks,
 }
 
@@ -225,6 +228,7 @@ impl Oplog {
             })),
             maintenance: RwLock::new(()),
             readers: Arc::new(readers),
+            applied: Arc::default(),
             marks: Marks::default(),
         };
         let readers = Arc::downgrade(&oplog.readers);
@@ -298,10 +302,16 @@ impl Oplog {
     pub(crate) fn note_applied(&self, stamp: u64) {
         let before = self.last.fetch_max(stamp, Ordering::SeqCst);
         self.cluster_time.note_applied(stamp);
+        self.applied.notify();
         if self.readers.any() {
             self.readers
                 .committed(None, before.saturating_add(1), stamp);
         }
+    }
+
+    /// The signal of entries that a member applies.
+    pub fn applied(&self) -> &Arc<TailSignal> {
+        &self.applied
     }
 
     /// Counts what this server has not written itself.

@@ -125,6 +125,25 @@ impl SealedEntry {
         })
     }
 
+    /// The same entry with another statement about what is committed.
+    pub(super) fn with_committed(&self, committed: u64) -> SealedEntry {
+        let mark = Mark {
+            committed: self.mark.committed.min(committed),
+            ..self.mark
+        };
+        let mut bytes = self.bytes.to_vec();
+        let place = HEADER_BYTES..HEADER_BYTES + MARK_BYTES;
+        bytes[place].copy_from_slice(&mark.encode(self.header.position));
+        let mut header = self.header;
+        header.checksum = xxh3_64(&bytes[HEADER_BYTES..]);
+        header.encode(&mut bytes);
+        SealedEntry {
+            header,
+            mark,
+            bytes: bytes.into(),
+        }
+    }
+
     pub(super) fn note(&self) -> &[u8] {
         let start = HEADER_BYTES + MARK_BYTES;
         &self.bytes[start..start + self.mark.note_bytes as usize]

@@ -117,6 +117,8 @@ pub(super) type MapBuffers = Arc<dyn Fn() -> Result<[Buffer; 2]> + Send + Sync>;
 pub(super) struct MemberState {
     /// Whether commits are accepted.
     pub(super) is_leading: bool,
+    /// Whether entries of other members are kept without what they state about commits.
+    pub(super) is_late: bool,
     pub(super) entries: Entries,
     /// The last entry that is committed, and the position after it.
     pub(super) committed: Option<EntryId>,
@@ -151,6 +153,7 @@ impl MemberState {
         } = recovered;
         MemberState {
             is_leading: false,
+            is_late: false,
             committed,
             committed_to,
             written_to: entries.end(),

@@ -133,3 +133,21 @@ def commands_that_write_catalogs_have_concerns(replica_set):
                 failed = reply.get("writeConcernError") or {}
                 equal(failed.get("code"), 64, f"{command}: {reply}")
         replica_set.wait_until_steady()
+
+
+@with_set
+def the_old_command_waits_as_a_write_concern(replica_set):
+    with replica_set.primary.client(maxPoolSize=1, retryWrites=False) as client:
+        def last_error(**concern):
+            client.shop.command("insert", "concerns", documents=[{}], writeConcern={"w": 1})
+            return client.shop.command("getLastError", 1, **concern)
+
+        for concern in ({"w": 3}, {"w": "majority", "j": True}, {"w": "everywhere"}, {"w": 1}):
+            reply = last_error(**concern)
+            equal((reply["err"], reply["n"]), (None, 1), f"{concern}: {reply}")
+        equal(last_error(w=4)["err"], "norepl")
+        with paused(replica_set.secondaries[0]):
+            reply = last_error(w=3, wtimeout=100)
+            equal((reply["err"], reply["wtimeout"], reply["code"], reply["n"]), ("timeout", True, 64, 1))
+            equal(last_error(w=2, wtimeout=60_000)["err"], None)
+        replica_set.wait_until_steady()

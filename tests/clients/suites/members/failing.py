@@ -201,3 +201,17 @@ def members_that_are_stopped_all_at_once_come_back_with_everything(replica_set):
         replica_set.wait_until_steady()
         equal(client.failing.stopped.count_documents({}), 100)
         assert_same(replica_set)
+
+
+@with_set
+def without_a_majority_no_member_names_a_primary(replica_set):
+    primary = replica_set.primary
+    killed, left = replica_set.others(primary)[0], replica_set.others(primary)[1]
+    for member in (primary, killed):
+        member.kill()
+    try:
+        wait_until("no primary is named", lambda: "primary" not in left.hello())
+        hello = left.hello()
+        assert hello["secondary"] and hello["lastWrite"]["opTime"]["t"] > 0, hello
+    finally:
+        replica_set.settle()

@@ -1,7 +1,8 @@
 """A set forms, and each member describes it."""
 
 import bson
-from harness.replica_set import PRIMARY, SECONDARY
+from harness.replica_set import NAME, PRIMARY, SECONDARY, assert_same
+from harness.server import ServerError
 from harness.tap import equal
 from harness.waiting import wait_until
 
@@ -110,3 +111,25 @@ def the_shell_prints_how_far_secondaries_are(replica_set):
     for member in replica_set.secondaries:
         assert f"source: {member.host}" in told, told
     assert "behind the primary" in told and told.startswith("3 3 3"), told
+
+
+@with_set
+def a_member_does_not_start_for_another_set(replica_set):
+    for end in ("stop", "kill"):
+        member = replica_set.secondaries[0]
+        getattr(member, end)()
+        at = member.options.index(NAME)
+        member.options[at] = "other"
+        try:
+            member.start()
+            raise AssertionError("it has started")
+        except ServerError as error:
+            text = str(error)
+            assert "ended with 2" in text and "InvalidReplicaSetConfig" in text, text
+            assert f"--replSet {NAME}" in text and "replica set other" in text, text
+            assert "assert" not in text and "panic" not in text, text
+        finally:
+            member.options[at] = NAME
+        member.start()
+        replica_set.wait_until_steady()
+    assert_same(replica_set)

@@ -148,3 +148,16 @@ def linearizable_reads_need_the_primary_and_a_majority(replica_set):
         error = expect(50, lambda: primary.client().shop.command({**linearizable, "maxTimeMS": 300}))
         equal(error.details["codeName"], "MaxTimeMSExpired")
     replica_set.wait_until_steady()
+
+
+@with_set
+def writes_to_the_database_local_belong_to_the_primary(replica_set):
+    with replica_set.connect() as client:
+        client.local.get_collection("own", write_concern=WriteConcern(w=3)).insert_one({"_id": 1})
+    replica_set.catch_up()
+    for member in replica_set.secondaries:
+        error = expect(10107, lambda member=member: member.client(retryWrites=False).local.own.insert_one({"_id": 2}))
+        assert "local is replicated" in str(error), error
+        equal([one["_id"] for one in member.client().local.own.find()], [1])
+    with replica_set.connect() as client:
+        client.local.own.drop()

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use frond_replica::Part;
 use frond_replset::{Candidate, Standing, State, Takeover, takeover};
 
 use crate::host::clock::now_ms;
@@ -86,13 +87,19 @@ impl Elections {
         } else {
             self.without_primary_since.get_or_insert(now);
         }
-        if member.is_primary() && !own.is_electable() {
+        let is_late = consensus.delay_secs().is_some();
+        let must_hand_over = match consensus.role().part {
+            Part::Leader => is_late || (member.is_primary() && !own.is_electable()),
+            _ => false,
+        };
+        if must_hand_over {
             // It leads only to bring the others up to date.
             let _ = consensus.member().transfer(None, HAND_OVER, false).await;
             return;
         }
-        self.hold(server, &member, own.is_electable(), now);
-        if member.state == State::Secondary && own.is_electable() {
+        let is_electable = own.is_electable() && !is_late;
+        self.hold(server, &member, is_electable, now);
+        if member.state == State::Secondary && is_electable {
             self.take_over(server, &member, now).await;
         } else {
             self.takes_over_at = None;

@@ -37,6 +37,7 @@ pub fn own_report(server: &Server) -> Report {
         durable: set.durable(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now_ms: now_ms(),
+        is_delayed: consensus.delay_secs().is_some(),
         ..Report::default()
     };
     if server.set.is_copying() {
@@ -166,8 +167,11 @@ async fn note_answer(
         return;
     };
     match answer {
-        Ok((report, took)) => {
+        Ok((mut report, took)) => {
             let (removes, config) = (report.removes, report.config);
+            if let Some(newer) = report.newer.take() {
+                set.hear_config(&newer);
+            }
             set.heartbeats.answered(of.id, report, took);
             if removes {
                 set.note_removal(config);

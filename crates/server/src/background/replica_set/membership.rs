@@ -10,7 +10,7 @@ use frond_replica::Seat;
 
 use super::CONTEXT;
 use crate::observability::log::{Component, Severity};
-use crate::replication::{KnownStores, are_seated, seats};
+use crate::replication::{KnownStores, are_seated, peer, seats};
 use crate::state::Server;
 
 /// The limit of one change of consensus. It is tried again.
@@ -38,7 +38,7 @@ pub async fn keep_members(server: Weak<Server>) {
     }
 }
 
-/// Whether consensus has all members of the configuration, with their votes.
+/// Whether consensus has all members of the configuration, with their hosts, delays and votes.
 pub fn is_complete(server: &Server) -> bool {
     let (Some(set), Some(consensus)) = (&server.set.replication, server.set.consensus()) else {
         return true;
@@ -51,6 +51,10 @@ pub fn is_complete(server: &Server) -> bool {
     members.voters.len() == 1
         && members.voters.iter().all(|all| all.len() == voters)
         && members.peers.len() == member.config.members.len()
+        && (member.config.members.iter()).all(|one| {
+            let peer = peer(one);
+            members.peers.values().any(|known| *known == peer)
+        })
 }
 
 /// Waits until the members have joined, at most for a time: those that copy data join later.

@@ -225,6 +225,16 @@ fn roll_back(server: &Server) {
     if let Some(set) = &server.set.replication {
         set.set_unfit(State::Rollback);
     }
+    if !server.set.creates_rollback_files.load(Ordering::Relaxed) {
+        server.log.warning(
+            Component::Replication,
+            9_937_021,
+            CONTEXT,
+            "No files are written of the documents that are discarded, because createRollbackDataFiles is false",
+            &DocBuf::new(),
+        );
+        return;
+    }
     let after = Timestamp::from_u64(server.store.oplog().durable());
     let written =
         rollback::write_files(&server.store, after, &server.settings.db_path, &server.log);
@@ -299,22 +309,21 @@ fn copy_store(server: &Arc<Server>, from: u64) {
     }
 }
 
-/// The member to copy in an attempt: the primary, whose host is known by its heartbeats, and another key of a list each time.
+/// The member to copy in an attempt, and the key of a list to log in with: another one after each failure.
 fn source(server: &Server, primary: u64, attempt: usize) -> Option<Uri> {
     let set = server.set.replication.as_ref()?;
-    let of_primary = set.heartbeats.host(primary);
-    let others = || {
-        let member = set.member()?;
-        let mut others =
-            (member.config.members.iter()).filter(|other| Some(other.id) != member.own);
-        others
-            .nth(attempt % member.config.members.len().max(2).saturating_sub(1))
-            .map(|one| one.host.clone())
-    };
-    let host = of_primary.or_else(others)?;
-    let uris = login_uris(&host, &server.settings).ok()?;
-    let count = uris.len().max(1);
-    uris.into_iter().nth(attempt % count)
+    let mut hosts = set.heartbeats.sources(primary);
+    if hosts.is_empty()
+        && let Some(member) = set.member()
+    {
+        let others = member.config.members.iter();
+        let others = others.filter(|other| Some(other.id) != member.own);
+        hosts.extend(others.map(|other| other.host.clone()));
+    }
+    let host = hosts.get(attempt.checked_rem(hosts.len())?)?;
+    let uris = login_uris(host, &server.settings).ok()?;
+    let key = (attempt / hosts.len()).checked_rem(uris.len())?;
+    uris.into_iter().nth(key)
 }
 
 /// Ends what only a primary does.

@@ -64,6 +64,10 @@ fn answer_heartbeat(server: &Arc<Server>, body: &[u8]) -> Vec<u8> {
             let is_newer = own.config > asker.config;
             is_newer && config.member(id).is_none()
         });
+        let member = set.member().filter(|member| member.is_primary());
+        own.newer = member
+            .filter(|_| asker.config != own.config && !own.removes)
+            .map(|member| member.config.to_doc());
         if !own.removes {
             set.heartbeats.was_asked_by(id, asker);
         }

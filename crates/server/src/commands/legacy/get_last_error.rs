@@ -1,5 +1,5 @@
-use frond_bson::{DocBuf, Value, doc};
-use frond_error::Result;
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
@@ -8,6 +8,9 @@ use frond_runtime::{AdmissionClass, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
+use crate::outcome::{DurabilityWait, Outcome, Wait};
+use crate::replication::Acknowledgment;
+use crate::state::Server;
 
 pub struct GetLastError;
 
@@ -30,7 +33,7 @@ impl Command for GetLastError {
         Ok(Needs::Anyone)
     }
 
-    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+    fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
         let mut concern = DocBuf::new();
         for name in ["w", "j", "fsync", "wtimeout"] {
             if let Some(value) = cx.args().get(name) {
@@ -41,6 +44,9 @@ impl Command for GetLastError {
         cx.state.last_error.write_reply(&mut reply);
         reply.push("syncMillis", 0);
         reply.push("writtenTo", None::<i32>);
+        if !has_succeeded(&reply) {
+            return Ok(Outcome::Reply(reply));
+        }
         let replication = cx.server.set.replication.as_ref();
         let member = replication.and_then(|set| set.member());
         let set = member.as_ref().map(|member| &*member.config);
@@ -49,38 +55,93 @@ impl Command for GetLastError {
             Some(unsatisfied) => Err(unsatisfied),
             None => Ok(parsed),
         });
-        match parsed {
+        Ok(match parsed {
             // A client that is not logged in cannot have written, so there is no write to wait for.
-            Ok(concern) if concern.durability == Durability::Synced && !cx.caller.is_stranger() => {
-                cx.server.store.flush_log()?;
-            }
-            Ok(_) => {}
+            Ok(concern) if !cx.caller.is_stranger() => match acknowledgment(cx.server, &concern) {
+                Some(until) => Outcome::Wait(Wait::Durability(DurabilityWait {
+                    outcome: Ok(reply),
+                    until,
+                    timeout: concern.timeout,
+                    deadline: cx.limits.deadline,
+                })),
+                None => Outcome::Reply(reply),
+            },
+            Ok(_) => Outcome::Reply(reply),
             // The write is done; only the write concern is refused.
             Err(failure) => {
-                if matches!(reply.get("err"), Some(Value::Null)) {
-                    let mut refused = DocBuf::new();
-                    for (name, value) in reply.iter().filter(|(name, _)| *name != "err") {
-                        refused.push(name, value);
-                    }
-                    refused.push("err", "norepl");
-                    refused.push("wnote", failure.message());
-                    return Ok(refused);
-                }
+                let mut refused = without_error(&reply);
+                refused.push("err", "norepl");
+                refused.push("wnote", failure.message());
+                Outcome::Reply(refused)
             }
-        }
-        Ok(reply)
+        })
     }
+
+    fn unacknowledged(&self, reply: &Doc, failure: &Error) -> Option<DocBuf> {
+        let mut reply = without_error(reply);
+        if failure.code() == ErrorCode::WriteConcernTimeout {
+            reply.push("wtimeout", true);
+            reply.push("err", "timeout");
+        } else {
+            reply.push("err", failure.message());
+        }
+        reply.push("code", failure.code().code());
+        reply.push("codeName", &*failure.code().name());
+        Some(reply)
+    }
+}
+
+/// Whether the last write has not failed.
+fn has_succeeded(reply: &Doc) -> bool {
+    matches!(reply.get("err"), Some(Value::Null))
+}
+
+/// A reply without its field for the error, which is null.
+fn without_error(reply: &Doc) -> DocBuf {
+    let mut rest = DocBuf::new();
+    for (name, value) in reply.iter().filter(|(name, _)| *name != "err") {
+        rest.push(name, value);
+    }
+    rest
+}
+
+/// The condition under which everything that this server has written until now satisfies a write concern; none if it does already. The last
+/// write of the connection is a part of it.
+fn acknowledgment(server: &Server, concern: &WriteConcern) -> Option<Acknowledgment> {
+    let journal = (concern.durability == Durability::Synced).then_some(Acknowledgment::Journal);
+    let set = server.set.replication.as_ref();
+    let members = set
+        .zip(server.set.consensus())
+        .and_then(|(set, consensus)| {
+            let config = || set.member().map(|member| member.config.clone());
+            Acknowledgment::of_write(&concern.wanted, consensus.end_position(), config)
+        });
+    members.or(journal)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::doc;
-
     use crate::testing::TestServer;
 
-    use frond_error::Error;
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_not_acknowledged_has_the_old_form() {
+        let reply = doc! {"connectionId": 1, "n": 2, "err": null, "writtenTo": null};
+        for (code, err, is_timeout) in [
+            (ErrorCode::WriteConcernTimeout, "timeout", Some(true)),
+            (ErrorCode::PrimarySteppedDown, "the reason", None),
+        ] {
+            let failure = Error::new(code, "the reason");
+            let shown = GetLastError.unacknowledged(&reply, &failure).unwrap();
+            assert_eq!(shown.get_i32("n"), Some(2));
+            assert_eq!(shown.get_str("err"), Some(err));
+            assert_eq!(shown.get_bool("wtimeout"), is_timeout);
+            assert_eq!(shown.get_i32("code"), Some(code.code()));
+        }
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_last_write_is_reported() {

@@ -1,12 +1,13 @@
 //! The replica set, the oplog, backups.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use frond_error::Error;
 
 use crate::parameters::kind::Kind;
 use crate::parameters::parameter::{Need, Parameter};
-use crate::parameters::runtime::{Setter, saturated};
+use crate::parameters::runtime::{Setter, boolean, owned, saturated};
 use crate::replication::ReadTimestamps;
 use crate::settings::OplogMode;
 
@@ -87,6 +88,20 @@ pub static REPLICATION: &[Parameter] = &[
             s.oplog_min_retention = Duration::from_secs_f64(v.number()? * 3600.0);
             Ok(())
         }),
+        ..Parameter::EMPTY
+    },
+    Parameter {
+        name: "createRollbackDataFiles",
+        kind: Kind::Switch(true),
+        default: "true",
+        doc: "Write documents that a former primary discards to files in the folder rollback of the data directory (default {default})",
+        apply: Some(|s, v| v.switch().map(|on| s.creates_rollback_files = on)),
+        get: Some(|server| owned(server.set.creates_rollback_files.load(Relaxed))),
+        set: Some(Setter::Value(|server, value| {
+            let on = boolean("createRollbackDataFiles", value)?;
+            server.set.creates_rollback_files.store(on, Relaxed);
+            Ok(())
+        })),
         ..Parameter::EMPTY
     },
     Parameter {

@@ -535,3 +535,51 @@ fn documents_of_all_kinds_of_entries_are_found() {
         "transactions"
     );
 }
+
+/// A member that applies entries late finds those that are old enough, and a restart does not apply the others.
+#[test]
+fn entries_wait_in_the_log_until_they_are_old_enough() {
+    let mut set = Set::new(2, |_| {});
+    // Times are reserved with it, which waits for an entry.
+    insert(&set.members[0], "test.c", &numbered(100..101));
+    set.settle(0);
+    set.end_driver();
+    let logs = set.logs(0);
+    logs[1].set_late(true);
+    let mut made = Vec::new();
+    for number in 0..3 {
+        insert(&set.members[0], "test.c", &numbered(number..number + 1));
+        let last = logs[0].state().last.unwrap();
+        let id = EntryId {
+            index: last.index + 1,
+            ..last
+        };
+        durably(std::iter::once((logs[0].clone(), None, id)));
+        let entry = logs[0].read(id.index, id.index + 1, 0).unwrap().remove(0);
+        durably(std::iter::once((logs[1].clone(), Some(entry), id)));
+        logs[0].apply(id).unwrap();
+        made.push((id, set.members[0].oplog().last().to_u64()));
+    }
+    let aged = |stamp: u64| logs[1].aged(made[2].0, stamp).unwrap();
+    assert_eq!(aged(0), None);
+    for (id, stamp) in &made {
+        assert_eq!(aged(*stamp), Some(*id));
+        assert!(aged(*stamp - 1) < Some(*id));
+    }
+    assert_eq!(aged(u64::MAX), Some(made[2].0));
+    assert_eq!(logs[1].aged(made[0].0, u64::MAX).unwrap(), Some(made[0].0));
+
+    logs[1].apply(made[0].0).unwrap();
+    drop(logs);
+    let found = |store: &DocumentStore| all(store, "test.c", &FindRequest::default()).len();
+    assert_eq!(found(&set.members[1]), 2);
+    set.members[1].close().unwrap();
+    set.members[1] = open(&set.folders[1]);
+    assert_eq!(found(&set.members[1]), 2);
+    let log = set.members[1].member_log().unwrap();
+    assert_eq!(log.state().applied, Some(made[0].0));
+    assert_eq!(log.state().last, Some(made[2].0));
+    assert_eq!(log.aged(made[2].0, made[1].1).unwrap(), Some(made[1].0));
+    log.apply(made[2].0).unwrap();
+    assert_eq!(found(&set.members[1]), 4);
+}

@@ -20,7 +20,7 @@ mod jobs;
 
 use std::task::{Context, Poll};
 
-use frond_kv::operation::{is_sound, numbers_of};
+use frond_kv::operation::{first_stamp, is_sound, numbers_of};
 use frond_kv::{Done, EntryId, LogEntry, LogState, Wait, WaitFor};
 
 use super::buffer::{self, Buffer};
@@ -35,6 +35,9 @@ use super::segment_reader::Segment;
 use super::state::{Shared, State, busy};
 use super::{INLINE_FRAMES, Log, WRITE_BYTES};
 use crate::{Error, Result};
+
+/// Bytes of entries that one look for old ones reads, so that they are applied meanwhile.
+const AGED_BYTES: usize = 4 << 20;
 
 impl State {
     /// Whether there are frames in no entry.
@@ -116,6 +119,7 @@ impl Log {
             committed: member.committed,
             applied,
             applied_note: applied.and_then(|applied| member.entries.note_by(applied.index)),
+            last_note: (member.entries.last()).and_then(|last| member.entries.note_by(last.index)),
         }
     }
 
@@ -289,6 +293,12 @@ impl Log {
         if !member.entries.follows(id) || member.entries.end() != from {
             return Err(bad_entry(id, "does not follow the last one"));
         }
+        let sealed = if member.is_late {
+            let committed = member.committed.map_or(0, |committed| committed.index + 1);
+            sealed.with_committed(committed.min(id.index))
+        } else {
+            sealed
+        };
         member.entries.push(id, to, sealed.note());
         member.cache.insert(id.index, sealed.clone());
         member.jobs.push_back(Job::Write {
@@ -524,6 +534,53 @@ impl Log {
             }
         }
         Ok(())
+    }
+
+    /// See [`frond_kv::MemberLog::set_late`].
+    pub(crate) fn set_late(&self, is_late: bool) {
+        let mut state = self.shared.state.lock();
+        if let Ok(member) = state.member_mut() {
+            member.is_late = is_late;
+        }
+    }
+
+    /// See [`frond_kv::MemberLog::aged`]. Everything up to the position `applied` is in the trees.
+    pub(crate) fn aged_entry(
+        &self,
+        applied: u64,
+        through: EntryId,
+        stamp: u64,
+    ) -> Result<Option<EntryId>> {
+        let first = {
+            let mut state = self.shared.state.lock();
+            state.member_mut()?.entries.first_after(applied)
+        };
+        let (mut open, mut found, mut bytes): (Option<Segment>, _, _) = (None, None, 0);
+        let mut frames = Vec::new();
+        for index in first..=through.index {
+            let Some(sealed) = self.sealed_entry(index, &mut open)? else {
+                break;
+            };
+            let damaged = || Error::Corrupt {
+                file: segment_name(sealed.header.position),
+                offset: 0,
+                what: "an entry of the log has malformed frames",
+            };
+            sealed.frames(&mut frames).ok_or_else(damaged)?;
+            for payload in payloads(&frames) {
+                let payload = payload.filter(|payload| is_sound(payload));
+                let payload = payload.ok_or_else(damaged)?;
+                if first_stamp(payload).is_some_and(|its| its > stamp) {
+                    return Ok(found);
+                }
+            }
+            found = Some(sealed.mark.id);
+            bytes += sealed.bytes.len();
+            if bytes > AGED_BYTES {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// An entry, from memory or from a segment; `None` if there is none of this number yet. Waits until its frames are gathered.

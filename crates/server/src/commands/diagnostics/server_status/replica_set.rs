@@ -34,6 +34,9 @@ pub fn describe(server: &Server) -> Option<DocBuf> {
             "timeouts": server.metrics.replication_timeouts.get(),
         },
     };
+    if let Some(delay) = consensus.delay_secs() {
+        part.push("delaySecs", i64::from(delay));
+    }
     part.push_doc("messages", |messages| {
         let (asked, answered) = (
             server.set.network.as_ref().map(|network| network.traffic()),
