@@ -23,6 +23,7 @@ from harness.tap import equal, run, test
 from harness.waiting import wait_until
 from history import recorder
 from history.checker import OK
+from pymongo.errors import PyMongoError
 from soaking import clients
 from soaking.clients import DATABASE
 from soaking.troubles import Troubles
@@ -76,13 +77,18 @@ class Historians:
         for client in self.clients:
             client.start()
 
+    def _read_all(self):
+        return recorder.read_all(self.replica_set, recorder.Lists, self.keys)
+
     def finish(self, seed):
         self.stopping.set()
         for client in self.clients:
             client.join(150)
         problems = [problem for client in self.clients for problem in client.problems]
         problems += ["a client did not stop" for client in self.clients if client.is_alive()]
-        history = [*self.history, recorder.read_all(self.replica_set, recorder.Lists, self.keys)]
+        # An election may abort it.
+        last = wait_until("a transaction that reads everything", self._read_all, passing=(PyMongoError,))
+        history = [*self.history, last]
         verdict = recorder.Lists.check(history)
         committed = sum(1 for one in history if one.status == OK)
         print(f"  # history: {len(history)} transactions, {committed} committed, dependencies {verdict.edges}")
