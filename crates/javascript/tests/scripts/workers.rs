@@ -109,7 +109,10 @@ fn an_interrupted_function_ends_and_its_worker_is_replaced() {
 fn a_function_may_sleep_until_it_is_interrupted() {
     let engine = engine();
     let began = Instant::now();
-    let slept = call(&engine, "sleep(20); sleep(-1); sleep('x'); sleep(); return 1");
+    let slept = call(
+        &engine,
+        "sleep(20); sleep(-1); sleep('x'); sleep(); return 1",
+    );
     assert_eq!(slept.unwrap(), OwnedValue::Double(1.0));
     assert!(began.elapsed() >= Duration::from_millis(20));
     let code = format!("print('{BEGINS}'); sleep(1e9); return 1");

@@ -198,9 +198,21 @@ async fn a_write_that_fails_by_what_it_finds_reports_its_write_concern() {
     server.run("test", doc! {"insert": "d", "documents": [{"_id": 1}]});
     let concern = doc! {"w": 2, "wtimeout": 5};
     for (db, command, code) in [
-        ("test", doc! {"create": "c", "capped": true, "size": 4096}, 48),
-        ("admin", doc! {"renameCollection": "test.c", "to": "test.d"}, 48),
-        ("admin", doc! {"renameCollection": "test.none", "to": "test.e"}, 26),
+        (
+            "test",
+            doc! {"create": "c", "capped": true, "size": 4096},
+            48,
+        ),
+        (
+            "admin",
+            doc! {"renameCollection": "test.c", "to": "test.d"},
+            48,
+        ),
+        (
+            "admin",
+            doc! {"renameCollection": "test.none", "to": "test.e"},
+            26,
+        ),
         ("test", doc! {"dropIndexes": "c", "index": "none"}, 27),
     ] {
         for (with, expected) in [(true, Some(100)), (false, None)] {
@@ -211,7 +223,11 @@ async fn a_write_that_fails_by_what_it_finds_reports_its_write_concern() {
             let reply = server.reply(db, command);
             assert_eq!(reply.get_i32("code"), Some(code), "{reply:?}");
             let error = reply.get_doc("writeConcernError");
-            assert_eq!(error.and_then(|error| error.get_i32("code")), expected, "{reply:?}");
+            assert_eq!(
+                error.and_then(|error| error.get_i32("code")),
+                expected,
+                "{reply:?}"
+            );
         }
     }
     // One that is refused has found nothing.
