@@ -55,7 +55,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | the UUID of a session in the oplog and in events of transactions, with authorization on | `lsid.id` is a digest of the UUID and the user |
 | the users and roles that `killAllSessionsByPattern` impersonates | an error; `uid` and `lsid` select sessions |
 | the old commands `group` and `eval` | an error, unless the server is started with `--setParameter enableGroupAndEval=true`; `eval` has no `db` ([functions](javascript.md)) |
-| arbiters, delayed members, horizons | refused. The rest of a [replica set](replica-set.md) is there |
+| arbiters, horizons | refused. The rest of a [replica set](replica-set.md) is there |
 | writes to the database `local` on a secondary; `local.startup_log` of a member | refused (10107); empty. A member has one log, that of the set, so `local` is the same on all members |
 | `atClusterTime` on a secondary | the times between the commits that it has applied, and those that snapshot reads have returned; otherwise error 239 |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |

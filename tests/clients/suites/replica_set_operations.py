@@ -10,6 +10,7 @@ import tempfile
 
 import pymongo
 from harness.ports import adjacent_free_ports, free_port
+from harness.replica_set import NAME, ReplicaSet, assert_same
 from harness.server import Server
 from harness.tap import equal, run, test
 from harness.waiting import PATIENCE, wait_until
@@ -112,7 +113,9 @@ def elections_are_logged_with_their_reason():
         wait_until("another primary", lambda: client.admin.command("replSetGetStatus")["term"] > term, passing=PyMongoError)
         lost = wait_until("the line", lambda: logged("Stepping down from primary", term=term))
         equal(lost[0]["attr"]["reason"], "it hands over to another member")
-        line = wait_until("the line", lambda: logged("the primary hands over to this server"))
+        # The stop of the set before has handed over, too.
+        handed = lambda: [one for one in logged("the primary hands over to this server") if one["attr"]["term"] > term]
+        line = wait_until("the line", handed)
         equal(line[0]["attr"]["reason"], "stepUpRequestSkipDryRun")
         wait_until("the other members", lambda: len(logged("Another member is the primary", term=line[0]["attr"]["term"])) == 2)
     number = secondary()
@@ -200,6 +203,41 @@ def a_secondary_is_backed_up_and_restored_into_a_new_set():
         count = client.shop.orders.count_documents({})
     frond("backup", "--uri", f"mongodb://127.0.0.1:{PORT + secondary()}/?directConnection=true", "--out", backup, "--quiet")
     begun_anew(backup, "rs1", count)
+
+
+def follows(member):
+    """Whether it is a secondary. As soon as it shows the set it shows all of it."""
+    hello = member.hello()
+    if "setName" in hello:
+        assert "lastWrite" in hello and "me" in hello, hello
+    return hello.get("secondary")
+
+
+@test
+def new_members_copy_what_was_there_before_the_set():
+    with ReplicaSet(BINARY) as added:
+        first, *others = added.members
+        options, first.options = first.options, []
+        first.start()
+        first.client().early.c.insert_many([{"_id": n, "text": "x" * 200} for n in range(5000)])
+        first.stop()
+        first.forget_clients()
+        first.options = options
+        first.start()
+        first.command("replSetInitiate", {"_id": NAME, "members": [{"_id": 0, "host": first.host}]})
+        added.wait_for_primary([first])
+        for other in others:
+            other.start()
+            new = {"_id": other.number, "host": other.host}
+            added.reconfigure(lambda config, new=new: config["members"].append(new))
+            wait_until("it follows", lambda other=other: follows(other), passing=(PyMongoError,))
+            with open(other.log_path, encoding="utf-8") as log:
+                lines = [json.loads(line) for line in log if line.startswith("{")]
+            copied = [line["attr"]["source"] for line in lines if line["msg"] == "The copy of another member is complete"]
+            # A secondary if one has been heard of, otherwise the primary.
+            assert copied and copied[-1] in {one.host for one in added.others(other)}, copied
+        added.catch_up(others)
+        assert_same(added)
 
 
 @test
