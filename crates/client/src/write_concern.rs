@@ -24,9 +24,10 @@ impl WriteConcern {
     /// The document that goes into a command.
     #[must_use]
     pub fn to_document(self) -> DocBuf {
-        let mut concern = match self.majority {
-            true => doc! { "w": "majority" },
-            false => doc! { "w": i32::from(self.acknowledged) },
+        let mut concern = if self.majority {
+            doc! { "w": "majority" }
+        } else {
+            doc! { "w": i32::from(self.acknowledged) }
         };
         if self.journal {
             concern.push("j", true);
