@@ -309,7 +309,11 @@ class Test {
       case 'assertCollectionNotExists': must(!(await names())); return;
       case 'assertIndexExists': must(await indexes()); return;
       case 'assertIndexNotExists': must(!(await indexes())); return;
-      case 'assertEventCount': must(seen(a.event) === a.count); return;
+      case 'assertEventCount': {
+        const found = this.entities.events.get(a.client).filter(({ kind }) => kind in a.event);
+        if (seen(a.event) !== a.count) throw new Error(`${name}: ${JSON.stringify(a)} is not true of ${JSON.stringify(found)}`);
+        return;
+      }
       case 'waitForEvent': await waitUntil(`${a.count} of ${JSON.stringify(a.event)}`, () => seen(a.event) >= a.count); return;
       case 'wait': await new Promise((resolve) => { setTimeout(resolve, a.ms); }); return;
       case 'runOnThread': {
