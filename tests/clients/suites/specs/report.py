@@ -1,5 +1,6 @@
 """Reports the results of a driver's own tests as TAP, and checks the list of those that were skipped."""
 
+import collections
 import os
 import sys
 import threading
@@ -40,6 +41,8 @@ class Report:
         whole = not (os.environ.get("FROND_TEST") or os.environ.get("FROND_SHORT"))
         ran = self.passed + self.failed + self.skipped
         print(f"  # {self.skipped} tests were skipped")
+        for reason, count in sorted(collections.Counter(self.skips.reasons.values()).items()):
+            print(f"  # {count} skipped or left out: {reason}")
         problems = [f"skipped, and not in the list: {line}" for line in self.not_listed]
         if whole:
             problems += [f"in the list, but no such test was skipped: {line}" for line in self.skips.unmet()]

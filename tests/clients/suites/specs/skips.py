@@ -18,9 +18,12 @@ class Skips:
     """The list for a set of so many members, and which of its patterns were met."""
 
     def __init__(self, path, members=1):
+        # Patterns with their reasons.
         self.runner, self.left_out = [], []
         self._met = set()
-        patterns = None
+        # The reasons of the tests that were skipped, by their names.
+        self.reasons = {}
+        patterns = reason = None
         with open(path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 text = line.split("#")[0].rstrip()
@@ -29,9 +32,9 @@ class Skips:
                 if text[0].isspace():
                     if patterns is None:
                         raise ValueError(f"{path}:{number}: a pattern without a reason")
-                    patterns.append(text.strip())
-                elif match := re.fullmatch(r"(runner|left out)(, (one member|several members))?: .+", text):
-                    patterns = self.runner if match[1] == "runner" else self.left_out
+                    patterns.append((text.strip(), reason))
+                elif match := re.fullmatch(r"(runner|left out)(, (one member|several members))?: (.+)", text):
+                    patterns, reason = (self.runner if match[1] == "runner" else self.left_out), match[4]
                     if match[3] not in (None, "one member" if members == 1 else "several members"):
                         patterns = []
                 else:
@@ -39,8 +42,9 @@ class Skips:
 
     def _matches(self, kind, patterns, name):
         # Brackets are literal: names of tests have them.
-        found = [p for p in patterns if fnmatch.fnmatchcase(name, p.replace("[", "[[]"))]
-        self._met.update((kind, p) for p in found)
+        found = [(p, reason) for p, reason in patterns if fnmatch.fnmatchcase(name, p.replace("[", "[[]"))]
+        self._met.update((kind, p) for p, _ in found)
+        self.reasons.update((name, reason) for _, reason in found)
         return bool(found)
 
     def is_left_out(self, name):
@@ -52,5 +56,5 @@ class Skips:
 
     def unmet(self):
         """Patterns of no skipped test."""
-        listed = [("runner", p) for p in self.runner] + [("left out", p) for p in self.left_out]
+        listed = [("runner", p) for p, _ in self.runner] + [("left out", p) for p, _ in self.left_out]
         return [f"{kind}: {pattern}" for kind, pattern in listed if (kind, pattern) not in self._met]
