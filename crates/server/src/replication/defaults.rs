@@ -3,7 +3,7 @@
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockUpgradableReadGuard};
 
 use crate::host::clock::now_ms;
 use crate::internal_collections::{find_one, replace_one};
@@ -35,9 +35,11 @@ impl Defaults {
     /// # Errors
     /// Errors of the store.
     pub fn reload(&self, store: &DocumentStore) -> Result<()> {
+        // Held from here on, so that what `set` stores meanwhile is not replaced by what was there before.
+        let known = self.stored.upgradable_read();
         let stored = find_one(store, COLLECTION, doc! {"_id": ID})?.unwrap_or_default();
-        if *self.stored.read() != stored {
-            *self.stored.write() = stored;
+        if *known != stored {
+            *RwLockUpgradableReadGuard::upgrade(known) = stored;
             *self.updated_ms.write() = now_ms();
         }
         Ok(())
