@@ -222,7 +222,10 @@ def _visit(client, number, serial, source, report, lock):
     account = source.randrange(ACCOUNTS)
     try:
         done = client[DATABASE][home(account)].update_one({"_id": account}, {"$inc": {"visits": 1}})
-    except ConnectionFailure:
+    except PyMongoError as error:
+        # The driver retries once. The second attempt may meet an election, too.
+        if not isinstance(error, ConnectionFailure) and not error.has_error_label("RetryableWriteError"):
+            raise
         with lock:
             report.visits_unknown += 1
         return
