@@ -49,6 +49,8 @@ def a_large_commit_reaches_all_members(replica_set):
         with client.start_session() as session, session.start_transaction(write_concern=WriteConcern(w=3)):
             for number in range(3):
                 large.insert_one({"_id": number, "text": str(number) * (15 << 20)}, session=session)
+        # Their logs have it; they apply it later.
+        replica_set.catch_up()
         for member in replica_set.secondaries:
             there = member.client(readPreference="secondary").shop.large
             equal([(one["_id"], len(one["text"])) for one in there.find(sort=[("_id", 1)])], [(n, 15 << 20) for n in range(3)])
