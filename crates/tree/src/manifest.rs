@@ -248,7 +248,7 @@ fn parse_point(reader: &mut Reader<'_>) -> Option<CommitPoint> {
 
 fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {
     assert!(
-        copies.at[0] != copies.at[1] || copies.len == 0,
+        copies.have_places(),
         "K5: two copies of a block have one place"
     );
     out.put_u64(copies.at[0]);
@@ -258,11 +258,12 @@ fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {
 }
 
 fn parse_copies(reader: &mut Reader<'_>) -> Option<Copies> {
-    Some(Copies {
+    let copies = Copies {
         at: [reader.u64()?, reader.u64()?],
         len: reader.u32()?,
         birth: reader.u64()?,
-    })
+    };
+    copies.have_places().then_some(copies)
 }
 
 /// A superblock that was read.
@@ -337,5 +338,25 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
                 Some(_) => Ok(None),
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_a_block_in_one_place_are_damage() {
+        let copies = Copies {
+            at: [4096, 8192],
+            len: 10,
+            birth: 1,
+        };
+        let mut bytes = Vec::new();
+        encode_copies(&copies, &mut bytes);
+        assert_eq!(parse_copies(&mut Reader(&bytes)), Some(copies));
+        bytes.copy_within(0..8, 8);
+        assert_eq!(parse_copies(&mut Reader(&bytes)), None);
     }
 }

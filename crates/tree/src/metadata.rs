@@ -26,6 +26,11 @@ impl Copies {
         self.at.into_iter().filter(|at| *at != 0)
     }
 
+    /// Whether the copies have two places, if there is a block.
+    pub(crate) fn have_places(&self) -> bool {
+        self.len == 0 || self.at[0] != self.at[1]
+    }
+
     /// The extents of the copies: offset and length.
     pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let len = u64::from(self.len).next_multiple_of(ALIGNMENT as u64);
