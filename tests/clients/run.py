@@ -168,7 +168,7 @@ ALL = {
     "history": (1800, python("history_recorded")),
     "replica-set-soak": (3600, python("replica_set_soak")),
 }
-REPLICA_SET = {
+REPLICA_SET = [
     "mongoose-transactions",
     "spring-transactions",
     "parse",
@@ -178,7 +178,7 @@ REPLICA_SET = {
     "oplog-meteor",
     "oplog-go",
     "oplog-2.4",
-}
+]
 # These start their servers themselves: FROND_MEMBERS for each set.
 WITH_THEIR_OWN = {"specs-pymongo", "specs-go", "specs-node"}
 # Suites for which a set of several members is a server like any other. The others are about one server, start and kill their own, or
@@ -196,15 +196,7 @@ OF_SEVERAL = [
     "mgo",
     "php",
     "javascript",
-    "mongoose-transactions",
-    "spring-transactions",
-    "parse",
-    "change-streams-node",
-    "change-streams-3.6",
-    "change-streams-mgo",
-    "oplog-meteor",
-    "oplog-go",
-    "oplog-2.4",
+    *REPLICA_SET,
     "specs-pymongo",
     "specs-go",
     "specs-node",

@@ -148,13 +148,11 @@ pub fn first_stamp(payload: &[u8]) -> Option<u64> {
 
 /// A sound payload of the log with ordinary puts in place of stamped ones, and the last of its stamps.
 pub fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
-    if stamped_puts(payload).is_none() {
+    let Some((first, places)) = stamped_puts(payload) else {
         return (Cow::Borrowed(payload), None);
-    }
-    let mut ordinary = payload.to_vec();
-    let (kept, last) = add_stamps(&mut ordinary);
-    let kept = kept.len();
-    ordinary.truncate(kept);
+    };
+    let mut ordinary = payload[..payload.len() - OP_STAMP_BYTES].to_vec();
+    let last = add_all(&mut ordinary, first, &places);
     (Cow::Owned(ordinary), last)
 }
 
@@ -165,9 +163,13 @@ pub fn add_stamps(payload: &mut [u8]) -> (&[u8], Option<u64>) {
     };
     let kept = payload.len() - OP_STAMP_BYTES;
     let ordinary = &mut payload[..kept];
-    let stamps = places.into_iter().map(|at| add_stamp(ordinary, at, first));
-    let last = stamps.max();
+    let last = add_all(ordinary, first, &places);
     (ordinary, last)
+}
+
+/// Makes the stamped puts at these positions ordinary ones. Returns the last of their stamps.
+fn add_all(payload: &mut [u8], first: u64, places: &[usize]) -> Option<u64> {
+    places.iter().map(|at| add_stamp(payload, *at, first)).max()
 }
 
 /// The first stamp of a sound payload, and the positions of its stamped puts.

@@ -276,7 +276,7 @@ impl Catalog {
             Some(transaction) => transaction.logged_to(),
         };
         let trees = trees.filter(|_| oplog::has_entries(ns))?;
-        // Of a member that does not lead, only what belongs to it alone changes.
+        // A member that does not lead adds no entries: those of its leader arrive with the log.
         if self.state.oplog.is_following() {
             return None;
         }

@@ -125,7 +125,7 @@ impl SealedEntry {
         })
     }
 
-    /// The same entry with another statement about what is committed.
+    /// A copy of the entry whose mark states a commit point of at most `committed`.
     pub(super) fn with_committed(&self, committed: u64) -> SealedEntry {
         let mark = Mark {
             committed: self.mark.committed.min(committed),

@@ -509,11 +509,7 @@ impl Log {
             let Some(sealed) = self.sealed_entry(index, &mut open)? else {
                 break;
             };
-            let damaged = || Error::Corrupt {
-                file: segment_name(sealed.header.position),
-                offset: 0,
-                what: "an entry of the log has malformed frames",
-            };
+            let damaged = || malformed(&sealed);
             sealed.frames(frames).ok_or_else(damaged)?;
             let (mut position, mut sequence) = (sealed.header.position, sealed.header.sequence);
             let mut rest = &mut frames[..];
@@ -561,11 +557,7 @@ impl Log {
             let Some(sealed) = self.sealed_entry(index, &mut open)? else {
                 break;
             };
-            let damaged = || Error::Corrupt {
-                file: segment_name(sealed.header.position),
-                offset: 0,
-                what: "an entry of the log has malformed frames",
-            };
+            let damaged = || malformed(&sealed);
             sealed.frames(&mut frames).ok_or_else(damaged)?;
             for payload in payloads(&frames) {
                 let payload = payload.filter(|payload| is_sound(payload));
@@ -657,6 +649,15 @@ impl Shared {
             buffer::sync(&**self.writer.lock().disk())?;
         }
         Ok(())
+    }
+}
+
+/// The error of an entry whose frames cannot be read.
+fn malformed(entry: &SealedEntry) -> Error {
+    Error::Corrupt {
+        file: segment_name(entry.header.position),
+        offset: 0,
+        what: "an entry of the log has malformed frames",
     }
 }
 
