@@ -11,12 +11,22 @@ use crate::members::Peer;
 /// The answer to a message, once it is there.
 pub type Reply = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
+/// The urgency of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// A heartbeat or a vote: it is small, and a leader whose heartbeats are late loses its term. It may overtake entries.
+    Control,
+    /// Entries, which are as large as a commit.
+    Entries,
+}
+
 /// Sends messages to other members.
 pub trait Transport: Send + Sync + 'static {
     /// Sends `request` to the member `to`, where [`crate::Member::handle`] answers it. Messages may be lost, late, doubled and out of
-    /// order. Those to one member should stay in order, because one that overtakes another waits for it. The future is dropped
-    /// when its caller waits no more, and should then end the transport.
-    fn send(&self, to: u64, peer: &Peer, request: Vec<u8>) -> Reply;
+    /// order. Those to one member in one lane should stay in order, because entries that overtake others wait for them. A message
+    /// in [`Lane::Control`] should not wait for those in [`Lane::Entries`]. The future is dropped when its caller waits no more, and
+    /// should then end the transport.
+    fn send(&self, to: u64, peer: &Peer, lane: Lane, request: Vec<u8>) -> Reply;
 }
 
 /// Something that happened to a member.

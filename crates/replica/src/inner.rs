@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::adapters::{Log, Machine};
 use crate::driver::{self, Core, Metrics, Supervisor};
 use crate::entry::Group;
-use crate::host::{Event, Host, Transport};
+use crate::host::{Event, Host, Lane, Transport};
 use crate::ids::entry_id;
 use crate::late;
 use crate::members::{Follower, Peer, Seat};
@@ -385,7 +385,7 @@ impl<R: Runtime> Inner<R> {
         if let Some((leader, peer)) = leader.and_then(|id| Some((id, role.members.peers.get(&id)?)))
         {
             let request = message::encode_step_up(leader);
-            let reply = self.transport.send(leader, peer, request);
+            let reply = self.transport.send(leader, peer, Lane::Control, request);
             let limit = self.shared.settings.election_timeout * 5;
             return match R::timeout(limit, reply).await {
                 Ok(Ok(answer)) => message::read_step_up_answer(&answer).map_err(Error::Invalid),

@@ -29,7 +29,7 @@ mod types;
 mod waiters;
 
 pub use error::{Error, Result};
-pub use host::{Event, Host, Reply, Transport};
+pub use host::{Event, Host, Lane, Reply, Transport};
 pub use member::{Answer, Member};
 pub use members::{Follower, Peer, Seat};
 pub use message::{REQUEST_BYTES_MAX, brings_entries};

@@ -6,6 +6,7 @@
 //!    the first say that they follow others, so that the receiver lets one that has overtaken another wait for a moment. If it still lacks what is before, the leader
 //!    sends all of it again: for `openraft` a conflict with an entry that was acknowledged is a log that has lost it.
 //! 3. No request waits for ever: the time grows with the bytes that it has.
+//! 4. Heartbeats and votes do not wait for entries that are under way: [`Lane::Control`].
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use openraft::raft::{
 };
 
 use crate::Runtime;
-use crate::host::Transport;
+use crate::host::{Lane, Transport};
 use crate::ids::{Snapshot, Vote};
 use crate::members::Peer;
 use crate::message::{self, Resync};
@@ -72,6 +73,7 @@ impl<R: Runtime> Network<R> {
     /// Sends a request and reads the answer. All failures are `Unreachable`, after which the next attempt waits.
     async fn call<T>(
         &self,
+        lane: Lane,
         request: Vec<u8>,
         limit: Duration,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
@@ -79,7 +81,7 @@ impl<R: Runtime> Network<R> {
         let unreachable = |why: &str| {
             RPCError::Unreachable(Unreachable::from_string(format!("{}: {why}", self.target)))
         };
-        let reply = self.transport.send(self.target, &self.peer, request);
+        let reply = self.transport.send(self.target, &self.peer, lane, request);
         match R::timeout(limit, reply).await {
             Ok(Ok(answer)) => read(&answer).map_err(|why| unreachable(&why)),
             Ok(Err(error)) => Err(unreachable(&error.to_string())),
@@ -93,11 +95,17 @@ impl<R: Runtime> Network<R> {
         follows: bool,
     ) -> Result<AppendEntriesResponse<Types<R>>, RPCError<Types<R>>> {
         let prev = append.prev_log_id;
+        // Without entries, and after none that are under way, it is a heartbeat or a search for the last common entry.
+        let lane = if append.entries.is_empty() && !follows {
+            Lane::Control
+        } else {
+            Lane::Entries
+        };
         let request = message::encode_append(self.target, &append, follows);
         drop(append);
         let limit = self.limit(request.len());
         let answer = self
-            .call(request, limit, message::read_append_answer)
+            .call(lane, request, limit, message::read_append_answer)
             .await?;
         // There is no entry before the first that could be another one.
         if prev.is_none() && matches!(answer, AppendEntriesResponse::Conflict) {
@@ -179,8 +187,13 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
         _option: RPCOption,
     ) -> Result<VoteResponse<Types<R>>, RPCError<Types<R>>> {
         let request = message::encode_vote(self.target, &vote, false);
-        self.call(request, self.limit(0), message::read_vote_answer)
-            .await
+        self.call(
+            Lane::Control,
+            request,
+            self.limit(0),
+            message::read_vote_answer,
+        )
+        .await
     }
 
     async fn pre_vote(
@@ -189,8 +202,13 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
         _option: RPCOption,
     ) -> Result<VoteResponse<Types<R>>, RPCError<Types<R>>> {
         let request = message::encode_vote(self.target, &vote, true);
-        self.call(request, self.limit(0), message::read_vote_answer)
-            .await
+        self.call(
+            Lane::Control,
+            request,
+            self.limit(0),
+            message::read_vote_answer,
+        )
+        .await
     }
 
     async fn full_snapshot(
@@ -206,7 +224,12 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
         };
         let request = message::encode_resync(self.target, &Resync { vote, purged });
         let (theirs, has_it) = self
-            .call(request, self.limit(0), message::read_resync_answer)
+            .call(
+                Lane::Control,
+                request,
+                self.limit(0),
+                message::read_resync_answer,
+            )
             .await?;
         if has_it || theirs > vote {
             return Ok(SnapshotResponse::new(theirs));
@@ -222,8 +245,13 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Network<R> {
         _option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types<R>>, RPCError<Types<R>>> {
         let request = message::encode_transfer(self.target, &transfer);
-        self.call(request, self.limit(0), message::read_transfer_answer)
-            .await
+        self.call(
+            Lane::Control,
+            request,
+            self.limit(0),
+            message::read_transfer_answer,
+        )
+        .await
     }
 
     fn backoff(&self) -> Option<Backoff> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use frond_kv::MemberLog;
-use frond_replica::{Event, Host, Member, Peer, Reply, Seat, Settings, Transport};
+use frond_replica::{Event, Host, Lane, Member, Peer, Reply, Seat, Settings, Transport};
 use frond_tree::{Direction, Durability, Options, Store, TreeId, TreeOptions, WriteSet};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -33,7 +33,7 @@ struct Port {
 }
 
 impl Transport for Port {
-    fn send(&self, to: u64, _peer: &Peer, request: Vec<u8>) -> Reply {
+    fn send(&self, to: u64, _peer: &Peer, _lane: Lane, request: Vec<u8>) -> Reply {
         let (hub, from) = (self.hub.clone(), self.id);
         Box::pin(async move {
             let is_cut = || {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use frond_kv::MemberLog;
 use frond_kv_testing::{MemoryLog, Violations};
-use frond_replica::{Error, Event, Host, Member, Part, Peer, Reply, Seat, Settings, Transport};
+use frond_replica::{
+    Error, Event, Host, Lane, Member, Part, Peer, Reply, Seat, Settings, Transport,
+};
 use parking_lot::Mutex;
 
 /// Longer than anything takes on a slow machine.
@@ -25,7 +27,7 @@ struct Port {
 }
 
 impl Transport for Port {
-    fn send(&self, to: u64, _peer: &Peer, request: Vec<u8>) -> Reply {
+    fn send(&self, to: u64, _peer: &Peer, _lane: Lane, request: Vec<u8>) -> Reply {
         let member = self.hub.members.lock().get(&to).cloned();
         let from = self.id;
         Box::pin(async move {

@@ -147,11 +147,48 @@ async fn a_request_may_be_as_long_as_a_large_commit() {
     let peers = one.peers(1);
     // A commit is longer than what a channel handles at once.
     let commit = vec![7; 100 << 20];
-    let answer = peers.request(&two.host, Kind::Consensus, commit, PATIENCE);
+    let answer = peers.request(&two.host, Kind::Entries, commit, PATIENCE);
     assert_eq!(answer.await.unwrap().len(), 100 << 20);
     let endless = vec![0; frond_replica::REQUEST_BYTES_MAX + 1];
-    let refused = peers.request(&two.host, Kind::Consensus, endless, PATIENCE);
+    let refused = peers.request(&two.host, Kind::Entries, endless, PATIENCE);
     assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+/// Copies what two sockets send each other, but no more than `limit` bytes from the first one before there is a permit.
+async fn relay_slowly(near: TcpStream, far: TcpStream, limit: u64, permit: Arc<Semaphore>) {
+    let ((near_in, mut near_out), (mut far_in, mut far_out)) =
+        (near.into_split(), far.into_split());
+    let there = async {
+        let mut first = near_in.take(limit);
+        tokio::io::copy(&mut first, &mut far_out).await?;
+        permit.acquire().await.unwrap().forget();
+        tokio::io::copy(&mut first.into_inner(), &mut far_out).await
+    };
+    let _ = tokio::join!(there, tokio::io::copy(&mut far_in, &mut near_out));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heartbeats_and_votes_do_not_wait_for_a_large_commit() {
+    let member = Member::start(1, |_| {});
+    let relay = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let host = relay.local_addr().unwrap().to_string();
+    let (target, permit) = (member.host.clone(), Arc::new(Semaphore::new(0)));
+    let permits = permit.clone();
+    tokio::spawn(async move {
+        loop {
+            let (near, _) = relay.accept().await.unwrap();
+            let far = TcpStream::connect(&target).await.unwrap();
+            tokio::spawn(relay_slowly(near, far, 1 << 20, permits.clone()));
+        }
+    });
+    let peers = member.peers(2);
+    let commit = vec![7; 64 << 20];
+    let entries = peers.request(&host, Kind::Entries, commit, PATIENCE);
+    for kind in [Kind::Consensus, Kind::Heartbeat] {
+        assert_eq!(ask(&peers, &host, kind, b"1").await.unwrap(), b"1");
+    }
+    permit.add_permits(1);
+    assert_eq!(entries.await.unwrap().len(), 64 << 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -128,7 +128,7 @@ where
                 fail(&mut writer, request, "this member is still starting");
                 continue;
             };
-            let is_consensus = kind == Kind::Consensus;
+            let is_consensus = matches!(kind, Kind::Consensus | Kind::Entries);
             if is_consensus {
                 consensus += 1;
             } else if others < OTHERS_MAX {

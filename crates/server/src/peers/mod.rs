@@ -3,7 +3,8 @@
 //! A member reaches another one at the address and the port of its clients, with TLS where the server uses it, logs in as
 //! `__system`, and turns the connection into a *channel* by the command `replSetOpenChannel`. After the reply of that command the
 //! connection has no messages of the wire protocol any more, but frames ([`frame`]): requests of the member that has connected, and
-//! their answers in any order. A member that has requests of its own opens a channel in the other direction.
+//! their answers in any order. A member that has requests of its own opens a channel in the other direction. Entries of the log have
+//! channels of their own, so that a large commit does not delay heartbeats and votes.
 //!
 //! [`Peers`] is the side that connects, [`PeerSide`] with a [`PeerService`] the side that answers.
 //!
@@ -54,11 +55,13 @@ pub struct Traffic {
 /// The kind of a request: which part of the server it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A message of consensus. These are the only large ones.
+    /// A message of consensus without entries.
     Consensus = 1,
     Heartbeat = 2,
     /// A question to another member, such as a part of a command.
     Ask = 3,
+    /// Entries of the log. These are the only large requests.
+    Entries = 4,
 }
 
 impl Kind {
@@ -68,7 +71,7 @@ impl Kind {
     }
 
     fn from_byte(byte: u8) -> Option<Kind> {
-        [Kind::Consensus, Kind::Heartbeat, Kind::Ask]
+        [Kind::Consensus, Kind::Heartbeat, Kind::Ask, Kind::Entries]
             .into_iter()
             .find(|kind| kind.byte() == byte)
     }

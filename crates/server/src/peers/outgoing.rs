@@ -1,15 +1,15 @@
-//! The side of a channel that asks: one connection to each host, for all requests.
+//! The side of a channel that asks: two connections to each host, one of them for entries of the log.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
-use frond_replica::{Peer, Reply, Transport};
+use frond_replica::{Lane, Peer, Reply, Transport};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -38,7 +38,7 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
 /// Bytes of requests that wait for one host, if there is more than one request.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that are taken out of the queue before the earlier ones are written: the rest can still be overtaken by small requests.
+/// Bytes that are taken out of the queue before the earlier ones are written. Requests that are given up meanwhile are not sent.
 const WRITTEN_AHEAD: usize = 256 << 10;
 
 /// Requests without an answer, from which on those that have been given up are forgotten.
@@ -48,7 +48,8 @@ const PENDING_MANY: usize = 1024;
 pub struct Peers {
     opening: Arc<Opening>,
     runtime: Handle,
-    hosts: Mutex<HashMap<String, Arc<Host>>>,
+    /// By name and by whether the connection is for entries.
+    hosts: Mutex<HashMap<(String, bool), Arc<Host>>>,
 }
 
 /// All that opens a channel.
@@ -59,7 +60,7 @@ struct Opening {
     traffic: Traffic,
 }
 
-/// A host and the way to it.
+/// A host and one of the connections to it.
 struct Host {
     name: String,
     state: Mutex<State>,
@@ -76,17 +77,10 @@ enum State {
         backoff: Duration,
     },
     Open {
-        queues: Queues,
+        queue: mpsc::UnboundedSender<Request>,
         /// The wait after a failure, unless the connection is opened before.
         backoff: Duration,
     },
-}
-
-/// Two queues, so that a small request does not wait for the large ones of consensus.
-#[derive(Clone)]
-struct Queues {
-    consensus: mpsc::UnboundedSender<Request>,
-    others: mpsc::UnboundedSender<Request>,
 }
 
 struct Request {
@@ -183,13 +177,14 @@ impl Peers {
         }
         let host = {
             let mut hosts = self.hosts.lock();
-            match hosts.get(name) {
+            let key = (name.to_owned(), kind == Kind::Entries);
+            match hosts.get(&key) {
                 Some(host) => host.clone(),
                 None => {
                     // Former members leave nothing behind for ever.
                     hosts.retain(|_, host| !host.is_forgotten());
                     let host = Arc::new(Host::new(name));
-                    hosts.insert(name.to_owned(), host.clone());
+                    hosts.insert(key, host.clone());
                     host
                 }
             }
@@ -214,10 +209,10 @@ impl Peers {
     fn push(&self, host: &Arc<Host>, request: Request) -> io::Result<()> {
         let mut state = host.state.lock();
         let (backoff, request) = match &*state {
-            State::Open { queues, backoff } => match queues.push(request) {
+            State::Open { queue, backoff } => match queue.send(request) {
                 Ok(()) => return Ok(()),
                 // The task has ended by a panic.
-                Err(request) => (*backoff, request),
+                Err(failed) => (*backoff, failed.0),
             },
             State::Closed {
                 why,
@@ -232,15 +227,12 @@ impl Peers {
                 (*backoff, request)
             }
         };
-        let (consensus, consensus_queue) = mpsc::unbounded_channel();
-        let (others, others_queue) = mpsc::unbounded_channel();
-        let queues = Queues { consensus, others };
-        // The other ends of the queues live.
-        let _ = queues.push(request);
-        *state = State::Open { queues, backoff };
+        let (queue, requests) = mpsc::unbounded_channel();
+        // The other end of the queue lives.
+        let _ = queue.send(request);
+        *state = State::Open { queue, backoff };
         let waiting = Waiting {
-            consensus: consensus_queue,
-            others: others_queue,
+            requests,
             queued: host.queued.clone(),
         };
         self.runtime
@@ -260,8 +252,12 @@ impl Drop for Peers {
 
 /// The messages of consensus.
 impl Transport for Peers {
-    fn send(&self, _: u64, peer: &Peer, request: Vec<u8>) -> Reply {
-        Box::pin(Peers::send(self, &peer.host, Kind::Consensus, request))
+    fn send(&self, _: u64, peer: &Peer, lane: Lane, request: Vec<u8>) -> Reply {
+        let kind = match lane {
+            Lane::Control => Kind::Consensus,
+            Lane::Entries => Kind::Entries,
+        };
+        Box::pin(Peers::send(self, &peer.host, kind, request))
     }
 }
 
@@ -309,20 +305,9 @@ impl State {
     }
 }
 
-impl Queues {
-    fn push(&self, request: Request) -> Result<(), Request> {
-        let queue = match request.kind {
-            Kind::Consensus => &self.consensus,
-            Kind::Heartbeat | Kind::Ask => &self.others,
-        };
-        queue.send(request).map_err(|failed| failed.0)
-    }
-}
-
 /// The requests that wait for a connection.
 struct Waiting {
-    consensus: mpsc::UnboundedReceiver<Request>,
-    others: mpsc::UnboundedReceiver<Request>,
+    requests: mpsc::UnboundedReceiver<Request>,
     queued: Arc<AtomicUsize>,
 }
 
@@ -330,13 +315,8 @@ impl Waiting {
     /// The next request that its caller still waits for; none if there will be no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Request>> {
         loop {
-            let request = match self.others.poll_recv(cx) {
-                Poll::Ready(Some(request)) => request,
-                others => match (self.consensus.poll_recv(cx), others) {
-                    (Poll::Ready(Some(request)), _) => request,
-                    (Poll::Ready(None), Poll::Ready(None)) => return Poll::Ready(None),
-                    _ => return Poll::Pending,
-                },
+            let Some(request) = ready!(self.requests.poll_recv(cx)) else {
+                return Poll::Ready(None);
             };
             self.queued.fetch_sub(request.bytes(), Ordering::Relaxed);
             if !request.answer.is_closed() {
@@ -347,12 +327,10 @@ impl Waiting {
 
     /// Ends all that wait.
     fn fail(&mut self, error: &io::Error) {
-        for queue in [&mut self.consensus, &mut self.others] {
-            queue.close();
-            while let Ok(request) = queue.try_recv() {
-                self.queued.fetch_sub(request.bytes(), Ordering::Relaxed);
-                let _ = request.answer.send(Err(again(error)));
-            }
+        self.requests.close();
+        while let Ok(request) = self.requests.try_recv() {
+            self.queued.fetch_sub(request.bytes(), Ordering::Relaxed);
+            let _ = request.answer.send(Err(again(error)));
         }
     }
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use frond_bson::{DocBuf, Timestamp, Value, doc};
+use frond_replica::{Lane, Peer, Reply};
 use frond_store::disk::FsDisk;
 use frond_store::{DocumentStore, StoreOptions};
 
@@ -19,7 +20,7 @@ use crate::testing::TestServer;
 struct NoPeers;
 
 impl Transport for NoPeers {
-    fn send(&self, _: u64, _: &frond_replica::Peer, _: Vec<u8>) -> frond_replica::Reply {
+    fn send(&self, _: u64, _: &Peer, _: Lane, _: Vec<u8>) -> Reply {
         Box::pin(std::future::ready(Err(
             std::io::ErrorKind::Unsupported.into()
         )))

@@ -46,9 +46,12 @@ def a_large_commit_reaches_all_members(replica_set):
     with replica_set.connect() as client:
         large = client.shop.get_collection("large", write_concern=WriteConcern(w="majority"))
         large.drop()
-        with client.start_session() as session, session.start_transaction(write_concern=WriteConcern(w=3)):
+        def insert(session):
             for number in range(3):
                 large.insert_one({"_id": number, "text": str(number) * (15 << 20)}, session=session)
+
+        with client.start_session() as session:
+            session.with_transaction(insert, write_concern=WriteConcern(w=3))
         # Their logs have it; they apply it later.
         replica_set.catch_up()
         for member in replica_set.secondaries:

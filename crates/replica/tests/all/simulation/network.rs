@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frond_replica::{Member, Peer, Reply, Transport};
+use frond_replica::{Lane, Member, Peer, Reply, Transport};
 use openraft::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use parking_lot::Mutex;
@@ -141,7 +141,7 @@ pub struct Port {
 }
 
 impl Transport for Port {
-    fn send(&self, to: u64, _peer: &Peer, request: Vec<u8>) -> Reply {
+    fn send(&self, to: u64, _peer: &Peer, _lane: Lane, request: Vec<u8>) -> Reply {
         let (network, from) = (self.network.clone(), self.id);
         let request = Arc::new(request);
         let (sender, receiver) = oneshot::channel();

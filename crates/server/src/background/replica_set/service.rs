@@ -31,8 +31,8 @@ impl PeerService for Service {
                 return Vec::new();
             };
             match kind {
-                Kind::Consensus if refuses_entries(&server, &body) => Vec::new(),
-                Kind::Consensus => match server.set.consensus() {
+                Kind::Entries if refuses_entries(&server, &body) => Vec::new(),
+                Kind::Consensus | Kind::Entries => match server.set.consensus() {
                     Some(consensus) => consensus.member().handle(from, &body).await,
                     None => Vec::new(),
                 },

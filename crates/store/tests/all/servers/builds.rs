@@ -154,7 +154,8 @@ fn builder_stops(at: &'static str, visits: usize) {
         writer.join().unwrap();
     });
     for store in &servers.stores {
-        assert_eq!(store.list_indexes(&c).unwrap().len(), 3);
+        // The first one may still be without a lease, and not know what the second one has changed.
+        wait_until("all indexes", || store.list_indexes(&c).unwrap().len() == 3);
         check(store, &c);
     }
 }
