@@ -15,6 +15,7 @@ pub mod options;
 pub mod plan_rules;
 pub mod points;
 pub mod record;
+pub mod record_layout;
 pub mod scripts;
 pub mod text;
 pub mod tree_options;

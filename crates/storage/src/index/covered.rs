@@ -1,6 +1,7 @@
 //! Documents rebuilt from index entries, for queries that need no more than an index holds.
 
-use frond_bson::{DocBuf, Value, key};
+use frond_bson::path::get_path;
+use frond_bson::{Doc, DocBuf, Value, key};
 
 use super::entry::EntryParts;
 use super::field::IndexField;
@@ -27,6 +28,18 @@ fn fields_by(spec: &IndexSpec, fields: &[u8], mut bits: key::TypeBitsReader<'_>)
     Some(out)
 }
 
+/// The fields of a document of a primary key, as [`fields_document`] shows them.
+pub fn fields_of(spec: &IndexSpec, doc: &Doc) -> DocBuf {
+    let mut out = DocBuf::new();
+    for field in &spec.fields {
+        out.push(
+            &field.path,
+            get_path(doc, &field.path).unwrap_or(Value::Null),
+        );
+    }
+    out
+}
+
 /// Whether [`document`] can rebuild all of an index's fields: each holds the value at its path, not the sort
 /// key of a collation, and no path leads to another one or, by a number, into an array.
 pub fn can_rebuild(spec: &IndexSpec) -> bool {
@@ -35,7 +48,9 @@ pub fn can_rebuild(spec: &IndexSpec) -> bool {
             .strip_prefix(a.path.as_str())
             .is_some_and(|rest| rest.starts_with('.'))
     };
-    spec.method.is_none()
+    // The types of numbers are in the documents, not in the keys, of a primary key.
+    !spec.primary
+        && spec.method.is_none()
         && spec.collator.is_binary()
         && spec
             .fields

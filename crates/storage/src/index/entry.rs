@@ -6,6 +6,10 @@
 //! | unique | fields | `_id`, lost bits |
 //! | clustering | as above | as above, with the document before the lost bits |
 //!
+//! The `_id` stands for the key of the document, which is a record id or a primary key in some collections. In a partitioned one the
+//! number of the partition precedes the fields ([`RecordLayout`](crate::record_layout::RecordLayout)). The entries of a primary key
+//! are the documents themselves.
+//!
 //! Fields and `_id` are encoded so that bytes compare as values do. The lost bits restore what that
 //! loses. In a unique index the fields alone are the key: two documents with the same fields meet
 //! in one key, so that a point read finds a duplicate and the engine's conflict check stops two
@@ -49,6 +53,7 @@ pub fn write(
 /// Writes the key of an entry into a buffer, which is cleared first.
 pub fn write_key(spec: &IndexSpec, fields: &[u8], id: &[u8], key: &mut Vec<u8>) {
     key.clear();
+    spec.records.write_prefix(id, key);
     key.extend_from_slice(fields);
     if !spec.unique {
         key.extend_from_slice(id);
@@ -82,9 +87,18 @@ pub fn split_at<'a>(
     value: &'a [u8],
     fields_end: usize,
 ) -> Option<EntryParts<'a>> {
+    if spec.primary {
+        return Some(EntryParts {
+            fields: key,
+            id: key,
+            lost: &[],
+            doc: None,
+        });
+    }
     let (fields, id_in_key) = key.split_at_checked(fields_end)?;
+    let fields = fields.get(spec.records.prefix_bytes()..)?;
     let (id, payload) = if spec.unique {
-        value.split_at_checked(key::skip(value, key::Direction::Ascending)?)?
+        value.split_at_checked(spec.records.skip(value)?)?
     } else {
         (id_in_key, value)
     };
@@ -97,10 +111,10 @@ pub fn split_at<'a>(
     })
 }
 
-/// Where the fields end in a key that begins with them.
+/// Where the fields end in the key of an entry.
 pub fn fields_end(spec: &IndexSpec, key: &[u8]) -> Option<usize> {
     let mut fields = spec.fields.iter();
-    fields.try_fold(0, |end, field| {
+    fields.try_fold(spec.records.prefix_bytes(), |end, field| {
         Some(end + key::skip(key.get(end..)?, field.direction)?)
     })
 }

@@ -154,7 +154,8 @@ impl Index {
     /// Whether an entry is a plain put: the key is fields and `_id`, the value what their encoding lost.
     pub fn is_plain(&self) -> bool {
         let spec = &self.spec;
-        let special = spec.unique || spec.prepare_unique || spec.clustering;
+        let is_partitioned = spec.records.partitions().is_some();
+        let special = spec.unique || spec.prepare_unique || spec.clustering || is_partitioned;
         !special && self.sides.is_empty()
     }
 

@@ -13,6 +13,7 @@ use super::spec::{ID_INDEX_NAME, IndexSpec, Partial};
 use super::ttl;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
+use crate::record_layout::RecordLayout;
 use crate::text;
 use crate::tree_options;
 
@@ -267,6 +268,8 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
         expire_after: None,
         collator: collation_of(doc)?,
         partial: None,
+        records: RecordLayout::default(),
+        primary: false,
         tree: TreeOptions::default(),
         doc: DocBuf::new(),
     };

@@ -18,6 +18,7 @@ use super::route::Route;
 use super::slots::Slots;
 use crate::intervals::conditions::Conditions;
 use crate::keyspace::TreeOptions;
+use crate::record_layout::RecordLayout;
 
 /// The name of the index on `_id` that every collection has.
 pub const ID_INDEX_NAME: &str = "_id_";
@@ -58,6 +59,10 @@ pub struct IndexSpec {
     pub collator: Collator,
     /// Only documents that match have entries.
     pub partial: Option<Partial>,
+    /// How the keys of the collection's documents are composed, with which entries end.
+    pub records: RecordLayout,
+    /// Whether its entries are the documents of the collection: it is the primary key.
+    pub primary: bool,
     /// Compression and sizes of the tree.
     pub tree: TreeOptions,
     /// The whole specification as `listIndexes` shows it.
@@ -73,6 +78,15 @@ impl IndexSpec {
                 && field.direction == key::Direction::Ascending
                 && field.holds == Holds::Value
         )
+    }
+
+    /// The same specification for a collection whose keys are composed like this.
+    #[must_use]
+    pub fn over(self, records: &RecordLayout) -> IndexSpec {
+        IndexSpec {
+            records: records.clone(),
+            ..self
+        }
     }
 
     /// The fields that hold the value at their path.

@@ -4,6 +4,7 @@ mod bucket_filter;
 mod capped;
 mod clustered;
 mod modify;
+mod primary_key;
 pub mod read;
 mod series_update;
 mod time_series;
@@ -15,9 +16,11 @@ use frond_query::collation;
 
 use crate::error::{Result, command};
 use crate::keyspace::{Compression, TreeOptions};
+use crate::record_layout::RecordLayout;
 use crate::tree_options;
 pub use capped::Capped;
 pub use modify::modify;
+pub use primary_key::{PRIMARY_KEY_NAME, PrimaryKey};
 use read::Given;
 pub use time_series::TimeSeries;
 pub use validator::Invalid;
@@ -37,6 +40,7 @@ pub const SUPPORTED: &[&str] = &[
     "naturalOrder",
     "pageSize",
     "pipeline",
+    "primaryKey",
     "readPageSize",
     "size",
     "storageEngine (block_compressor)",
@@ -68,6 +72,8 @@ pub struct CollectionOptions {
     pub clustered: Option<DocBuf>,
     /// The order of a scan, if `create` set one.
     pub natural_order: Option<NaturalOrder>,
+    /// The fields by which documents are stored, if `create` set others than `_id`.
+    pub primary_key: Option<PrimaryKey>,
     /// The options of a time series, if it is one.
     pub time_series: Option<TimeSeries>,
     /// Seconds after which documents of a time series, or of a collection clustered by a date, expire.
@@ -75,6 +81,7 @@ pub struct CollectionOptions {
     /// The query that it shows, if it is a view.
     pub view: Option<ViewOptions>,
     pre_images: bool,
+    records: RecordLayout,
 }
 
 /// The order in which a collection's documents are stored, and so that of a scan.
@@ -173,7 +180,7 @@ impl CollectionOptions {
         let mut parsed = CollectionOptions::default();
         let mut is_capped = false;
         let (mut size, mut max, mut pipeline, mut compressor) = (None, None, None, None);
-        let mut validator = None;
+        let (mut validator, mut primary_key) = (None, None);
         for (name, value) in options.iter() {
             if tree_options::parse(&mut parsed.tree, name, value)? {
                 continue;
@@ -220,6 +227,7 @@ impl CollectionOptions {
                 "validationAction" => {
                     parsed.validation.action = Some(given.choice(validator::ACTIONS)?);
                 }
+                "primaryKey" => primary_key = primary_key::parse(&given)?,
                 "naturalOrder" => {
                     parsed.natural_order = Some(given.choice(NaturalOrder::WORDS)?);
                 }
@@ -249,9 +257,14 @@ impl CollectionOptions {
                 _ => return Err(given.unknown()),
             }
         }
-        // The collation may come after the validator, which compares strings by it.
+        // The collation may come after what compares strings by it.
         if let Some(filter) = validator {
             parsed.set_validator(filter)?;
+        }
+        if let Some(pattern) = primary_key {
+            let primary_key = PrimaryKey::new(pattern, &parsed.collator)?;
+            parsed.records = primary_key.layout();
+            parsed.primary_key = Some(primary_key);
         }
         if let Some(compressor) = compressor {
             if options.contains_key("compression") && compressor != parsed.tree.compression {
@@ -312,6 +325,7 @@ impl CollectionOptions {
                 "clusteredIndex",
                 "changeStreamPreAndPostImages",
                 "naturalOrder",
+                "primaryKey",
             ];
             if let Some(other) = given().find(|name| refused.contains(name)) {
                 return Err(invalid(format!(
@@ -324,6 +338,15 @@ impl CollectionOptions {
                 if given().any(|name| name == other) {
                     return Err(invalid(format!(
                         "The 'clusteredIndex' option is not supported with '{other}'"
+                    )));
+                }
+            }
+        }
+        if self.primary_key.is_some() {
+            for other in ["capped", "clusteredIndex", "naturalOrder"] {
+                if given().any(|name| name == other) {
+                    return Err(invalid(format!(
+                        "'primaryKey' is not allowed with '{other}', which sets the order of documents"
                     )));
                 }
             }
@@ -357,14 +380,24 @@ impl CollectionOptions {
         self.pre_images
     }
 
-    /// Whether documents lie under record ids in the order of insertion, and not under their `_id`.
+    /// Whether documents lie under other keys than their `_id`: record ids or a primary key.
     pub fn is_by_record(&self) -> bool {
+        self.numbers_records() || self.primary_key.is_some()
+    }
+
+    /// How the keys of documents are composed.
+    pub fn records(&self) -> &RecordLayout {
+        &self.records
+    }
+
+    /// Whether documents lie under record ids, which count up.
+    pub fn numbers_records(&self) -> bool {
         self.capped.is_some()
             || self.time_series.is_some()
             || self.natural_order == Some(NaturalOrder::Insertion)
     }
 
-    /// Whether the index on `_id` is an ordinary unique index: documents lie under record ids, and it is not a time
+    /// Whether the index on `_id` is an ordinary unique index: documents lie under other keys, and it is not a time
     /// series, which has no such index.
     pub fn has_id_index(&self) -> bool {
         self.is_by_record() && self.time_series.is_none()
@@ -408,7 +441,13 @@ impl CollectionOptions {
         if let Some(clustered) = &self.clustered {
             out.push("clusteredIndex", clustered);
         }
-        for name in ["naturalOrder", "compression", "pageSize", "readPageSize"] {
+        for name in [
+            "primaryKey",
+            "naturalOrder",
+            "compression",
+            "pageSize",
+            "readPageSize",
+        ] {
             keep(&mut out, name);
         }
         out
@@ -615,6 +654,32 @@ mod tests {
             (doc! {"viewOn": "x", "validator": {"a": 1}}, Some(72)),
             (doc! {"pipeline": []}, Some(72)),
             (doc! {"autoIndexId": false}, Some(72)),
+            (doc! {"primaryKey": {"ts": 1, "_id": 1}}, None),
+            (doc! {"primaryKey": {"a.b": -1, "c": 1, "_id": 1}}, None),
+            (
+                doc! {"primaryKey": {"_id": 1}, "capped": true, "size": 1000},
+                None,
+            ),
+            (doc! {"primaryKey": {"ts": 1}}, Some(72)),
+            (doc! {"primaryKey": {"_id": 1, "ts": 1}}, Some(72)),
+            (doc! {"primaryKey": {"ts": 1, "_id": -1}}, Some(72)),
+            (doc! {"primaryKey": {"ts": "hashed", "_id": 1}}, Some(72)),
+            (doc! {"primaryKey": {"ts": 1, "ts": 1, "_id": 1}}, Some(2)),
+            (doc! {"primaryKey": {"_id.a": 1, "_id": 1}}, Some(72)),
+            (doc! {"primaryKey": {}}, Some(72)),
+            (doc! {"primaryKey": "ts"}, Some(14)),
+            (
+                doc! {"primaryKey": {"ts": 1, "_id": 1}, "capped": true, "size": 1000},
+                Some(72),
+            ),
+            (
+                doc! {"primaryKey": {"ts": 1, "_id": 1}, "naturalOrder": "insertion"},
+                Some(72),
+            ),
+            (
+                doc! {"primaryKey": {"ts": 1, "_id": 1}, "viewOn": "x"},
+                Some(72),
+            ),
             (doc! {"encryptedFields": {"fields": []}}, Some(6346402)),
             (doc! {"nonsense": 1}, Some(40415)),
             (doc! {"compression": "best"}, Some(2)),

@@ -195,7 +195,11 @@ impl DocumentStore {
             .map(|index| index.spec.doc.clone());
         // A collection in the order of insertion has it among the others, or none.
         let own = collection.lists_id_index().then(|| collection.id_index());
-        Ok(own.into_iter().chain(ready).collect())
+        let primary = collection
+            .primary_key
+            .iter()
+            .map(|index| index.spec.doc.clone());
+        Ok(own.into_iter().chain(primary).chain(ready).collect())
     }
 
     /// The use of each index since the server started: for `$indexStats`. A missing collection has none.
@@ -223,7 +227,8 @@ impl DocumentStore {
         };
         let id_index = describe(&collection.id_index(), collection.id_uses());
         let shown = |index: &&Arc<Index>| index.replaces.is_none();
-        let others = collection.indexes.iter().filter(shown).map(|index| {
+        let others = collection.primary_key.iter().chain(&collection.indexes);
+        let others = others.filter(shown).map(|index| {
             let mut described = describe(&index.spec.doc, index.uses());
             if !index.ready {
                 described.push("building", true);

@@ -275,7 +275,7 @@ fn repair(
         let is_sound = match &whole {
             Err(_) => false,
             Ok(doc) if collection.is_by_record() => {
-                record_of_key(key).is_some() && sound(doc.as_bytes()).is_some()
+                sound(doc.as_bytes()).is_some() && is_key_of(collection, key, doc)
             }
             Ok(doc) => document(key, doc.as_bytes(), collator, &mut buffer).is_some(),
         };
@@ -334,6 +334,17 @@ fn repair(
         indexes,
         lost: lost.cloned().collect(),
     })
+}
+
+/// Whether a sound document can lie under a key, in a collection that is not stored by `_id`.
+fn is_key_of(collection: &Collection, key: &[u8], doc: &Doc) -> bool {
+    match &collection.settings.primary_key {
+        Some(primary_key) => {
+            let own = primary_key.of(doc, &mut IndexKeys::default());
+            own.is_ok_and(|own| own == key)
+        }
+        None => record_of_key(key).is_some(),
+    }
 }
 
 /// Rebuilds the index on `_id` of a capped collection, which cannot be dropped and created again.

@@ -268,7 +268,9 @@ fn read_documents(
             report.non_compliant_documents += 1;
         }
         id_key.clear();
-        if collection.is_by_record() {
+        if let Some(primary_key) = &collection.settings.primary_key {
+            id_key = primary_key.of(doc, &mut keys)?;
+        } else if collection.is_by_record() {
             id_key.extend_from_slice(key);
         } else if let Some(id) = doc.get("_id") {
             collection.collator().encode(&id, &mut id_key);
@@ -276,7 +278,7 @@ fn read_documents(
         if id_key != key {
             report.invalid_documents += 1;
             report.wrong(format!(
-                "a document lies under another key than its _id: {doc:?}"
+                "a document lies under another key than its own: {doc:?}"
             ));
         }
         for (index, wanted) in indexes.iter().zip(&mut wanted) {
@@ -329,9 +331,13 @@ fn read_documents(
         ));
     }
     report.documents = u64::try_from(counts.documents).unwrap_or(0);
-    if !collection.is_by_record() {
+    let own_name = match &collection.primary_key {
+        Some(index) => Some(index.spec.name.as_str()),
+        None => (!collection.is_by_record()).then(|| collection.id_index_name()),
+    };
+    if let Some(name) = own_name {
         report.indexes.push(IndexReport {
-            name: collection.id_index_name().to_owned(),
+            name: name.to_owned(),
             keys: report.documents,
             valid: report.invalid_documents == 0,
         });

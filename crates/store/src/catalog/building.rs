@@ -56,6 +56,7 @@ impl Catalog {
         for spec in specs {
             if self.is_new(&collection, &new, &spec)? {
                 let tree = self.allocate_tree()?;
+                let spec = spec.over(collection.settings.records());
                 new.push(Arc::new(Index::new(spec, tree, false)));
             }
         }
@@ -154,6 +155,7 @@ impl Catalog {
             return Err(aborted());
         }
         check_not_replaced(&collection, replaced)?;
+        let spec = spec.over(collection.settings.records());
         let mut new = Index::new(spec, self.allocate_tree()?, false);
         new.replaces = Some(replaced.tree);
         let mut batch = Batch::new(None);

@@ -292,14 +292,16 @@ impl Catalog {
         let mut indexes = Vec::new();
         if settings.has_id_index() {
             let tree = self.allocate_tree()?;
-            let index = Index::new(records::id_index(&settings.collator)?, tree, true);
+            let spec = records::id_index(&settings.collator)?.over(settings.records());
+            let index = Index::new(spec, tree, true);
             batch.create_tree(tree, &settings.tree);
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
         }
         if let Some(spec) = first_index(ns, &settings) {
             let tree = self.allocate_tree()?;
-            let index = Index::new(IndexSpec::parse(&spec)?, tree, true);
+            let spec = IndexSpec::parse(&spec)?.over(settings.records());
+            let index = Index::new(spec, tree, true);
             batch.create_tree(tree, &index.spec.tree);
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
@@ -309,6 +311,7 @@ impl Catalog {
             uuid,
             options: stored.to_owned(),
             primary,
+            primary_key: records::primary_index(&settings, primary),
             segments,
             settings: Arc::new(settings),
             indexes,

@@ -68,7 +68,7 @@ impl Known {
                 Kind::Definitions
             } else if watched.contains(&collection.ns.as_str()) {
                 Kind::Watched
-            } else if collection.is_by_record() {
+            } else if collection.numbers_records() {
                 Kind::Tailed
             } else {
                 continue;
@@ -307,7 +307,7 @@ impl Catalog {
     pub(crate) fn prepare_to_lead(&self) -> Result<()> {
         let snapshot = self.engine().snapshot();
         for collection in self.view().iter() {
-            if collection.is_by_record() {
+            if collection.numbers_records() {
                 let records = &collection.shared.records;
                 records.load(&snapshot, collection.primary)?;
             }

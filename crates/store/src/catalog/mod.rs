@@ -114,8 +114,10 @@ pub struct Collection {
     pub options: DocBuf,
     /// The same options, parsed.
     pub settings: Arc<CollectionOptions>,
-    /// The tree of the documents, keyed by the encoded `_id`.
+    /// The tree of the documents, keyed by the encoded `_id`, by record ids, or by a primary key.
     pub primary: TreeId,
+    /// The same tree as an index on the fields of the primary key, if it has one.
+    pub primary_key: Option<Arc<Index>>,
     /// The tree of the segments of large documents. Without one all documents are stored whole.
     pub segments: Option<TreeId>,
     /// Its secondary indexes, oldest first, those under construction included.
@@ -258,7 +260,12 @@ impl Collection {
         self.indexes.iter().find(|index| index.spec.name == name)
     }
 
-    /// The indexes that queries may use.
+    /// The indexes in which a query may look for documents: the primary key, and those that are ready.
+    pub fn searchable_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
+        self.primary_key.iter().chain(self.ready_indexes())
+    }
+
+    /// The secondary indexes that queries may use.
     pub fn ready_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
         self.indexes.iter().filter(|index| index.ready)
     }
@@ -271,6 +278,7 @@ impl Collection {
             options: self.options.clone(),
             settings: self.settings.clone(),
             primary: self.primary,
+            primary_key: self.primary_key.clone(),
             segments: self.segments,
             indexes,
             changes: self.changes,

@@ -90,7 +90,7 @@ fn with_options(spec: &IndexSpec, changes: &[(&str, Option<Value<'_>>)]) -> Resu
             doc.push(option, *value);
         }
     }
-    IndexSpec::parse(&doc)
+    Ok(IndexSpec::parse(&doc)?.over(&spec.records))
 }
 
 impl Catalog {

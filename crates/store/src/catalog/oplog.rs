@@ -46,6 +46,7 @@ impl CatalogState {
             options,
             settings: Arc::new(settings),
             primary,
+            primary_key: None,
             segments: None,
             indexes: Vec::new(),
             changes: None,

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use frond_bson::{Doc, DocBuf, doc};
 use parking_lot::RwLock;
 
-use super::records::unique_id;
+use super::records::{primary_index, unique_id};
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, uuid};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::coordination::cluster::{owner_of, stage_end_of_build};
@@ -338,14 +338,17 @@ pub(super) fn load(
         if upgrades {
             segments = Some(engine.allocate_tree()?);
         }
-        if settings.is_by_record() && engine.has_tree(primary)? {
+        if settings.numbers_records() && engine.has_tree(primary)? {
             shared.records.load(&snapshot, primary)?;
         }
+        let indexes = indexes.remove(&uuid).unwrap_or_default();
+        let indexes = over_records(indexes, &settings);
         let collection = Collection {
+            primary_key: primary_index(&settings, primary),
             settings: Arc::new(settings),
             primary,
             segments,
-            indexes: indexes.remove(&uuid).unwrap_or_default(),
+            indexes,
             changes: None,
             oplog: None,
             plans: PlanCache::default(),
@@ -458,6 +461,21 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
         found.entry(uuid).or_default().push(Arc::new(index));
     }
     Ok(found)
+}
+
+/// Indexes as they are in a collection with these options, on which the keys of their entries depend.
+pub(super) fn over_records(
+    indexes: Vec<Arc<Index>>,
+    settings: &CollectionOptions,
+) -> Vec<Arc<Index>> {
+    let records = settings.records();
+    let all = indexes.into_iter().map(|index| {
+        if index.spec.records == *records {
+            return index;
+        }
+        Arc::new(index.with_spec(index.spec.clone().over(records)))
+    });
+    all.collect()
 }
 
 /// All entries of one kind: the key without its kind, and the document.

@@ -18,8 +18,10 @@ use parking_lot::{Mutex, MutexGuard};
 use super::Collection;
 use crate::signal::TailSignal;
 use frond_storage::error::{Result, corrupt};
+use frond_storage::index::Index;
 use frond_storage::index::spec::IndexSpec;
 use frond_storage::keyspace::{Direction, Snapshot, TreeId};
+use frond_storage::options::CollectionOptions;
 
 /// The state that all versions of a collection in the order of insertion share.
 #[derive(Debug, Default)]
@@ -75,6 +77,12 @@ pub(super) fn unique_id(spec: IndexSpec) -> IndexSpec {
     }
 }
 
+/// The documents of a collection as an index on its primary key, if its options have one.
+pub(super) fn primary_index(settings: &CollectionOptions, primary: TreeId) -> Option<Arc<Index>> {
+    let spec = &settings.primary_key.as_ref()?.spec;
+    Some(Arc::new(Index::new(IndexSpec::clone(spec), primary, true)))
+}
+
 impl Records {
     /// Finds the last record id of a tree.
     pub fn load(&self, snapshot: &Snapshot, primary: TreeId) -> Result<()> {
@@ -89,7 +97,7 @@ impl Records {
 }
 
 impl Collection {
-    /// Whether documents lie under record ids in the order of insertion, and not under their `_id`.
+    /// Whether documents lie under other keys than their `_id`: record ids or a primary key.
     pub fn is_by_record(&self) -> bool {
         self.settings.is_by_record()
     }
@@ -98,6 +106,11 @@ impl Collection {
     /// none, and a time series shows none.
     pub(crate) fn lists_id_index(&self) -> bool {
         !self.is_by_record() && self.settings.time_series.is_none()
+    }
+
+    /// Whether documents lie under record ids, which count up.
+    pub(crate) fn numbers_records(&self) -> bool {
+        self.settings.numbers_records()
     }
 
     /// The key for a new document of a collection in the order of insertion.

@@ -10,8 +10,8 @@ use frond_bson::{Doc, DocBuf};
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
 use parking_lot::RwLock;
 
-use super::persist::{COLLECTION, INDEX, MULTIKEY, scan, tree_id};
-use super::records::unique_id;
+use super::persist::{COLLECTION, INDEX, MULTIKEY, over_records, scan, tree_id};
+use super::records::{primary_index, unique_id};
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, definitions};
 use crate::coordination::Coordination;
 use frond_storage::error::{Result, corrupt};
@@ -193,8 +193,14 @@ fn collection(
         Some(before) => (before.version + 1, before.shared.clone()),
         None => (0, Arc::new(new())),
     };
+    let found = over_records(indexes.remove(&uuid).unwrap_or_default(), &settings);
+    let primary_key = match before {
+        Some(before) if before.primary == primary => before.primary_key.clone(),
+        _ => primary_index(&settings, primary),
+    };
     let after = Collection {
-        indexes: in_order(indexes.remove(&uuid).unwrap_or_default(), before),
+        primary_key,
+        indexes: in_order(found, before),
         ns,
         uuid,
         options,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::DocBuf;
+use frond_bson::{Doc, DocBuf};
 use frond_query::matcher::Filter;
 
 use super::describe::{Describer, Part, count};
@@ -129,10 +129,16 @@ impl Operator for IndexScan {
                 return Ok(Flow::Continue.into());
             }
             let mut row = RowRef::of_key(parts.id);
+            // What is above need not look the document up.
+            row.record = index.spec.primary.then_some(value);
             let shown;
             if *shows_key {
-                shown = covered::fields_document(&index.spec, parts.fields, parts.lost)
-                    .ok_or_else(|| damaged(index))?;
+                shown = if index.spec.primary {
+                    covered::fields_of(&index.spec, Doc::from_trusted(value))
+                } else {
+                    covered::fields_document(&index.spec, parts.fields, parts.lost)
+                        .ok_or_else(|| damaged(index))?
+                };
                 row.index_key = Some(&shown);
             }
             if !order.is_empty() {

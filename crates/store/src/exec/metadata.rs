@@ -47,7 +47,7 @@ fn of_row(
     filter: &Filter,
     wanted: MetaFields,
     sort: Option<&SortSpec>,
-    by_record: bool,
+    numbered: bool,
 ) -> Result<Metadata> {
     let mut meta = Metadata::default();
     if wanted.has(MetaField::TextScore)
@@ -70,7 +70,7 @@ fn of_row(
         meta.index_key = row.index_key.map(ToOwned::to_owned);
     }
     if wanted.has(MetaField::RecordId) {
-        meta.record_id = Some(OwnedValue::Int64(record_id(row.key, by_record)));
+        meta.record_id = Some(OwnedValue::Int64(record_id(row.key, numbered)));
     }
     if let Some(sort) = sort {
         let values = sort.values(row.doc, Some(&meta))?;
@@ -93,7 +93,7 @@ impl Operator for AddMetadata {
             sort,
             by_id,
         } = self;
-        let by_record = cx.collection.is_by_record();
+        let numbered = cx.collection.numbers_records();
         inputs.pull(cx, &mut |row| {
             stats.advanced += 1;
             let mut id_key = DocBuf::new();
@@ -110,7 +110,7 @@ impl Operator for AddMetadata {
             if wanted.is_empty() {
                 return sink(row);
             }
-            let meta = of_row(&row, filter, *wanted, sort.as_ref(), by_record)?;
+            let meta = of_row(&row, filter, *wanted, sort.as_ref(), numbered)?;
             sink(RowRef {
                 meta: Some(&meta),
                 ..row

@@ -20,10 +20,10 @@ impl Operator for RecordId {
         stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
-        let by_record = cx.collection.is_by_record();
+        let numbered = cx.collection.numbers_records();
         inputs.pull(cx, &mut |row| {
             let mut doc = row.doc.to_owned();
-            doc.push("$recordId", record_id(row.key, by_record));
+            doc.push("$recordId", record_id(row.key, numbered));
             stats.advanced += 1;
             sink(RowRef { doc: &doc, ..row })
         })
@@ -34,11 +34,11 @@ impl Operator for RecordId {
     }
 }
 
-/// The record id of a document, from its key. Where documents are stored by `_id`, the number is computed from that,
+/// The record id of a document, from its key. Where documents are not stored by record ids, the number is computed from the key,
 /// and is always the same for a document.
-pub fn record_id(key: &[u8], by_record: bool) -> i64 {
+pub fn record_id(key: &[u8], numbered: bool) -> i64 {
     // That of an entry of the oplog is its timestamp, as in MongoDB.
     let record = time_of_key(key).map(u64::cast_signed);
-    let record = record.or_else(|| record_of_key(key)).filter(|_| by_record);
+    let record = record.or_else(|| record_of_key(key)).filter(|_| numbered);
     record.unwrap_or_else(|| (xxh3_64(key) >> 1) as i64)
 }

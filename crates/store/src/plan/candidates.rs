@@ -142,7 +142,7 @@ fn by_route(
         && route.multikey.is_empty()
         && query.id_collator.is_binary()
         && is_covered(spec, query);
-    let reads_no_more = covered || spec.clustering;
+    let reads_no_more = covered || spec.clustering || spec.primary;
     let one_entry = spec.unique && bounds.leading_points() == spec.fields.len();
     let rank = rank_of_bounds(&bounds.fields)
         + if one_entry { RANK_ONE_ENTRY } else { 0.0 }
@@ -349,7 +349,7 @@ pub(super) fn union(
             ..*query
         };
         let through_indexes = collection
-            .ready_indexes()
+            .searchable_indexes()
             .filter(|index| only.is_none_or(|only| Arc::ptr_eq(only, index)))
             .flat_map(|index| through_index(index, &part, &of_branch, &filters, false));
         let through_id = match only {

@@ -145,7 +145,7 @@ fn candidates(
         }
         Some(None) => found.extend(through_id(query, conditions, true)),
         None => {
-            for index in collection.ready_indexes() {
+            for index in collection.searchable_indexes() {
                 found.extend(through_index(index, query, conditions, &filters, false));
             }
             found.extend(through_id(query, conditions, false));

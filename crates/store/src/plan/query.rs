@@ -89,7 +89,7 @@ pub(super) fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option
         }
         Hint::Name(name) => {
             let found = collection
-                .ready_indexes()
+                .searchable_indexes()
                 .find(|index| index.spec.name == *name && !index.spec.hidden);
             found.cloned().map(Some).ok_or_else(none)
         }
@@ -102,7 +102,7 @@ pub(super) fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option
             let same = |index: &&Arc<Index>| {
                 !index.spec.hidden && frond_bson::compare_docs(&index.spec.key, pattern).is_eq()
             };
-            let found: Vec<_> = collection.ready_indexes().filter(same).collect();
+            let found: Vec<_> = collection.searchable_indexes().filter(same).collect();
             match found.as_slice() {
                 [] => Err(none()),
                 [one] => Ok(Some(Arc::clone(one))),
@@ -120,7 +120,9 @@ pub(super) fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option
             }
         }
         Hint::Tree(tree) => {
-            let found = collection.ready_indexes().find(|index| index.tree == *tree);
+            let found = collection
+                .searchable_indexes()
+                .find(|index| index.tree == *tree);
             found.cloned().map(Some).ok_or_else(none)
         }
         // Handled before.

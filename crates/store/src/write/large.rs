@@ -39,7 +39,7 @@ impl Staging<'_> {
         let warning = self.validate(new, Some(old))?;
         let touches = updated.touches;
         let change = Change { old, touches };
-        if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
+        if self.generate(new, key, Some(change))? == Staged::NextCommit {
             return Ok(Some(Staged::NextCommit));
         }
         self.removes_only = false;

@@ -1,12 +1,13 @@
 //! One commit in the making: documents and index entries go into one write set.
 
 mod capped;
+mod entries;
 mod look_up;
+mod moving;
 mod others;
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
@@ -24,11 +25,11 @@ use crate::op_stats::KeysWritten;
 use crate::oplog::Log;
 use crate::server_configuration::{check_removed, check_stored};
 use frond_storage::error::{Error, Result, command, not_durable};
+use frond_storage::index::Index;
 use frond_storage::index::keys::IndexKeys;
-use frond_storage::index::{Index, entry, side};
 use frond_storage::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability,
-    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, after_prefix, key_hash,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Durability, IdentityHasher,
+    KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, key_hash,
 };
 use frond_storage::merge::Counts;
 use frond_storage::options::Invalid;
@@ -300,13 +301,15 @@ impl<'a> Staging<'a> {
             if self.leaves_no_room(doc)? {
                 return Ok(Staged::NextCommit);
             }
-            record = match &mut self.last_record {
-                None => self.collection.next_record(),
-                Some(last) => {
+            record = match (&self.collection.settings.primary_key, &mut self.last_record) {
+                (Some(primary_key), _) => primary_key.of(doc, &mut self.buffers.old_keys)?,
+                (None, None) => self.collection.next_record(),
+                (None, Some(last)) => {
                     *last += 1;
                     record_key(*last)
                 }
             };
+            check_key(&record)?;
             record.as_slice()
         } else {
             key
@@ -318,7 +321,7 @@ impl<'a> Staging<'a> {
         if !is_by_record && self.is_stored(key)? {
             return Err(duplicate::of_id(self.collection, doc));
         }
-        match self.generate(doc, key.len(), None) {
+        match self.generate(doc, key, None) {
             // The other document may be one that the capped collection removes first.
             Err(error)
                 if self.collection.settings.capped.is_some()
@@ -380,8 +383,19 @@ impl<'a> Staging<'a> {
     ) -> Result<Staged> {
         let warning = self.validate(new, Some(old))?;
         let touches = updated.touches;
+        if let Some(primary_key) = &self.collection.settings.primary_key
+            && primary_key.spec.is_affected(touches)
+        {
+            let moved = primary_key.of(new, &mut self.buffers.old_keys)?;
+            if moved != key {
+                let staged = self.move_document(key, &moved, old, new, updated)?;
+                self.warnings
+                    .extend(warning.filter(|_| staged == Staged::Done));
+                return Ok(staged);
+            }
+        }
         let change = Change { old, touches };
-        if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
+        if self.generate(new, key, Some(change))? == Staged::NextCommit {
             return Ok(Staged::NextCommit);
         }
         let written = self
@@ -416,28 +430,7 @@ impl<'a> Staging<'a> {
     ) -> Result<()> {
         let collection = self.collection;
         check_removed(&collection.ns, old)?;
-        for index in &collection.indexes {
-            let Buffers {
-                old_keys,
-                key: entry_key,
-                value,
-                ..
-            } = &mut *self.buffers;
-            generate_old(old_keys, index, old, key.len())?;
-            for (fields, _) in old_keys.iter() {
-                self.keys.deleted += 1;
-                entry::write_key(&index.spec, fields, key, entry_key);
-                delete_entry(
-                    &mut self.batch,
-                    &mut self.uniques,
-                    index,
-                    entry_key,
-                    value,
-                    fields,
-                    key,
-                );
-            }
-        }
+        self.remove_entries(key, old)?;
         let writer = collection.document_writer();
         writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
         self.note_change(key, old, written);
@@ -464,141 +457,6 @@ impl<'a> Staging<'a> {
         self.log(written);
         if let Some(changes) = self.collection.changes {
             catalog::mark_dirty(&mut self.batch, changes, key, &id_document(doc));
-        }
-    }
-
-    /// Generates the keys of `new` in every index that can change, and checks the unique ones.
-    pub(super) fn generate(
-        &mut self,
-        new: &Doc,
-        id_bytes: usize,
-        change: Option<Change<'_>>,
-    ) -> Result<Staged> {
-        let collection = self.collection;
-        for (position, index) in collection.indexes.iter().enumerate() {
-            let Buffers {
-                new_keys, old_keys, ..
-            } = &mut *self.buffers;
-            let Some(keys) = new_keys.get_mut(position) else {
-                continue;
-            };
-            if !is_affected(index, change) {
-                keys.clear();
-                continue;
-            }
-            keys.generate(&index.spec, new, id_bytes)?;
-            // While a unique index is built, its set of keys is incomplete.
-            let is_unique = if index.spec.unique {
-                index.side().is_none()
-            } else {
-                index.spec.prepare_unique && index.ready
-            };
-            if !is_unique {
-                continue;
-            }
-            old_keys.clear();
-            if let Some(change) = change {
-                generate_old(old_keys, index, change.old, id_bytes)?;
-            }
-            // One document's own keys are distinct, so they cannot collide with each other.
-            let mut staged = Staged::Done;
-            for (fields, lost) in keys.iter() {
-                if old_keys.contains(fields) {
-                    continue;
-                }
-                if self.uniques.contains(&key_hash(index.tree, fields)) {
-                    staged = Staged::NextCommit;
-                } else if is_taken(&self.snapshot, index, fields)? {
-                    return Err(duplicate::of_index(collection, index, fields, Some(lost)));
-                }
-            }
-            if staged == Staged::NextCommit {
-                return Ok(staged);
-            }
-        }
-        Ok(Staged::Done)
-    }
-
-    /// Puts the entries of one index that are new, deletes those that are gone.
-    pub(super) fn put_entries(
-        &mut self,
-        position: usize,
-        id: &[u8],
-        new: &Doc,
-        change: Option<Change<'_>>,
-    ) {
-        let Some(index) = self.collection.indexes.get(position) else {
-            return;
-        };
-        let Buffers {
-            new_keys,
-            old_keys,
-            key,
-            value,
-        } = &mut *self.buffers;
-        let Some(new_keys) = new_keys.get(position) else {
-            return;
-        };
-        if !is_affected(index, change) {
-            return;
-        }
-        old_keys.clear();
-        if let Some(change) = change {
-            // The keys were generated when the document was stored, so this cannot fail.
-            let generated = generate_old(old_keys, index, change.old, id.len());
-            debug_assert!(generated.is_ok());
-        }
-        for (fields, _) in old_keys.missing_in(new_keys) {
-            self.keys.deleted += 1;
-            entry::write_key(&index.spec, fields, id, key);
-            delete_entry(
-                &mut self.batch,
-                &mut self.uniques,
-                index,
-                key,
-                value,
-                fields,
-                id,
-            );
-        }
-        if index.spec.clustering {
-            // The document is in every entry, so every entry is written again.
-            old_keys.clear();
-        }
-        for (fields, lost) in new_keys.missing_in(old_keys) {
-            self.keys.inserted += 1;
-            if index.is_plain() {
-                self.batch.put_joined(index.tree, [fields, id], lost);
-                continue;
-            }
-            entry::write(&index.spec, fields, id, lost, new, key, value);
-            if let Some(side) = index.side() {
-                side::write(&index.spec, fields, id, Some((lost, new)), key, value);
-                self.batch.put(side, key, value);
-                continue;
-            }
-            if index.spec.prepare_unique {
-                // Another writer of the same fields writes another key. The engine detects their conflict at this key,
-                // which holds nothing.
-                self.uniques.insert(key_hash(index.tree, fields));
-                self.batch.delete_guarded(index.tree, fields);
-            }
-            if index.spec.unique {
-                self.uniques.insert(key_hash(index.tree, fields));
-                self.batch.put_guarded(index.tree, key, value);
-            } else {
-                self.batch.put(index.tree, key, value);
-            }
-        }
-        let paths = new_keys.multikey();
-        if !index.is_multikey_stored(paths) {
-            if self.announces {
-                self.multikey.push((index.clone(), paths.clone()));
-                return;
-            }
-            index.add_multikey(paths);
-            catalog::add_multikey(&mut self.batch, &self.collection.uuid, index, paths);
-            self.multikey.push((index.clone(), paths.clone()));
         }
     }
 
@@ -679,61 +537,6 @@ fn counted_bytes(doc: &Doc, parts: Option<&Parts>) -> usize {
     parts.map_or(doc.len_bytes(), |parts| {
         record::counted_bytes(&parts.stored)
     })
-}
-
-/// Whether a stored document has these fields in an index that is unique or prepares to be.
-fn is_taken(snapshot: &Snapshot, index: &Index, fields: &[u8]) -> Result<bool> {
-    if index.spec.unique {
-        return Ok(snapshot.contains(index.tree, fields)?);
-    }
-    let end = after_prefix(fields);
-    let mut others = snapshot.cursor(
-        index.tree,
-        Bound::Included(fields),
-        end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-        Direction::Forward,
-    )?;
-    Ok(others.next()?.is_some())
-}
-
-fn delete_entry(
-    batch: &mut WriteSet,
-    uniques: &mut HashSet64,
-    index: &Index,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
-    fields: &[u8],
-    id: &[u8],
-) {
-    if let Some(side) = index.side() {
-        side::write(&index.spec, fields, id, None, key, value);
-        batch.put(side, key, value);
-    } else if index.spec.unique {
-        uniques.insert(key_hash(index.tree, fields));
-        batch.delete_guarded(index.tree, key);
-    } else {
-        batch.delete(index.tree, key);
-    }
-}
-
-/// The keys of a stored document. A document that an index under construction has not reached may be invalid for
-/// that index: then it has no entries.
-fn generate_old(keys: &mut IndexKeys, index: &Index, old: &Doc, id_bytes: usize) -> Result<()> {
-    match keys.generate(&index.spec, old, id_bytes) {
-        Err(_) if !index.ready => {
-            keys.clear();
-            Ok(())
-        }
-        generated => Ok(generated?),
-    }
-}
-
-/// Whether a change can alter a document's entries in an index. An insert does.
-fn is_affected(index: &Index, change: Option<Change<'_>>) -> bool {
-    match change {
-        None => true,
-        Some(change) => index.spec.is_affected(change.touches),
-    }
 }
 
 /// Refuses an `_id` whose key leaves no room for the fields of an index. That takes a document of nearly 16 MiB whose `_id`

@@ -32,6 +32,7 @@ mod parallel_scans;
 mod plan_abilities;
 mod plan_corners;
 mod plan_fuzz;
+mod primary_key;
 mod same_results;
 mod servers;
 mod session_records;

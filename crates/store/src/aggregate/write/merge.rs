@@ -115,7 +115,7 @@ fn is_unique_key(collection: &Collection, on: &[String], writing: &Writing<'_>) 
     if on == ["_id"] && collection.collator() == writing.collator() {
         return true;
     }
-    collection.ready_indexes().any(|index| {
+    collection.searchable_indexes().any(|index| {
         let spec = &index.spec;
         spec.unique
             && spec.partial.is_none()

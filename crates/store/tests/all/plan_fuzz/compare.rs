@@ -52,8 +52,10 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         compared: 0,
     };
     let arrays = random.pick(&[0, 1, 2, 3]);
-    let order = random.pick(&["_id", "insertion"]);
-    let options = doc! {"naturalOrder": order};
+    let options = random.layout();
+    if options.contains_key("primaryKey") {
+        pair.hints.push("primaryKey".to_owned());
+    }
     let store = &fixture.store;
     store.create_collection(&pair.indexed, &options).unwrap();
     let indexes: Vec<DocBuf> = (0..1 + random.below(6))
@@ -73,7 +75,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         }
     }
     made.extend(after.iter().filter(|index| pair.create(index)));
-    pair.name = format!("seed {seed}, naturalOrder {order}, indexes {made:?}");
+    pair.name = format!("seed {seed}, {options:?}, indexes {made:?}");
     let holds_all = made.iter().filter(|index| holds_all_documents(index));
     pair.hints
         .extend(holds_all.map(|index| index.get_str("name").unwrap().to_owned()));
@@ -426,7 +428,7 @@ impl Pair<'_> {
     }
 
     fn everything(&self, at: &Namespace) -> Vec<DocBuf> {
-        self.find(at, &FindRequest::default()).unwrap()
+        by_id(self.find(at, &FindRequest::default()).unwrap())
     }
 
     fn compare_all(&mut self, what: &str) {

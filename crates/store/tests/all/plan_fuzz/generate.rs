@@ -147,6 +147,27 @@ impl Random {
         doc! {"type": "Point", "coordinates": self.point()}
     }
 
+    /// Options that decide under which keys documents are stored.
+    pub fn layout(&mut self) -> DocBuf {
+        let order = self.pick(&["_id", "insertion", "", ""]);
+        if !order.is_empty() {
+            return doc! {"naturalOrder": order};
+        }
+        let up = |random: &mut Random| if random.one_in(2) { 1 } else { -1 };
+        let mut key = DocBuf::new();
+        for _ in 0..self.pick(&[1, 1, 2, 3]) {
+            let path = self.pick(&["a", "b", "h", "a.b", "c.a"]);
+            let is_new = |(other, _): (&str, Value<'_>)| {
+                !other.starts_with(path) && !path.starts_with(other)
+            };
+            if key.iter().all(is_new) {
+                key.push(path, up(self));
+            }
+        }
+        key.push("_id", 1);
+        doc! {"primaryKey": &key}
+    }
+
     /// A collation of an index or of a query; mostly none.
     pub fn collation(&mut self) -> Option<DocBuf> {
         self.one_in(6)

@@ -1,0 +1,195 @@
+//! The keys of the documents of a collection: of which encoded values one consists, and in which partition it lies.
+//!
+//! A key is an encoded `_id`, a record id, or a primary key of several fields. Entries of indexes end with it, and in a partitioned
+//! collection begin with the number of its partition. So the entries of a partition are one range of keys of each index, as its
+//! documents are one range of keys of the collection, and a partition is dropped with a range delete for each tree.
+//!
+//! (Trees of its own for each partition would multiply trees by partitions. The range delete drops whole subtrees, too, and
+//! writes nothing for a document.)
+
+use std::sync::Arc;
+
+use frond_bson::{DocBuf, Value, key};
+
+/// The number of a partition. Those of later keys are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u64);
+
+impl PartitionId {
+    /// Its bytes at the beginning of a key, which compare as the numbers do.
+    pub fn bytes(self) -> [u8; PARTITION_BYTES] {
+        self.0.to_be_bytes()
+    }
+
+    /// The number at the beginning of a key.
+    pub fn of_key(key: &[u8]) -> Option<PartitionId> {
+        key.first_chunk()
+            .map(|bytes| PartitionId(u64::from_be_bytes(*bytes)))
+    }
+}
+
+/// The length of a partition's number in a key.
+pub const PARTITION_BYTES: usize = size_of::<u64>();
+
+/// The partitions of a collection, as far as keys depend on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Partitions {
+    /// Each ends with its greatest key; the last one has no end. `bounds` are in the order of the keys.
+    Listed {
+        bounds: Vec<(Vec<u8>, PartitionId)>,
+        last: PartitionId,
+    },
+    /// One for each period of this many milliseconds of the date with which keys begin.
+    Periods { millis: i64 },
+}
+
+/// The number of the period that contains the beginning of 1970: numbers are not negative.
+const PERIOD_OF_1970: u64 = 1 << 63;
+
+impl Partitions {
+    /// The partition of a key.
+    pub fn of(&self, record: &[u8]) -> PartitionId {
+        match self {
+            Partitions::Listed { bounds, last } => {
+                let at = bounds.partition_point(|(max, _)| max.as_slice() < record);
+                bounds.get(at).map_or(*last, |(_, id)| *id)
+            }
+            // Keys are checked before they are stored: each begins with a date.
+            Partitions::Periods { millis } => {
+                let date = leading_date(record).unwrap_or_default();
+                period_of(date, *millis)
+            }
+        }
+    }
+}
+
+/// The partition of a date.
+pub fn period_of(date: i64, millis: i64) -> PartitionId {
+    PartitionId(PERIOD_OF_1970.wrapping_add_signed(date.div_euclid(millis.max(1))))
+}
+
+/// The first date of a partition, if dates reach so far.
+pub fn start_of_period(id: PartitionId, millis: i64) -> Option<i64> {
+    id.0.wrapping_sub(PERIOD_OF_1970)
+        .cast_signed()
+        .checked_mul(millis)
+}
+
+/// The date that a key begins with.
+pub fn leading_date(record: &[u8]) -> Option<i64> {
+    let end = key::skip(record, key::Direction::Ascending)?;
+    let mut bits = key::TypeBitsReader::new(&[]);
+    let mut out = DocBuf::new();
+    let ascending = key::Direction::Ascending;
+    key::decode_into(record.get(..end)?, ascending, &mut bits, "d", &mut out).ok()?;
+    match out.get("d") {
+        Some(Value::DateTime(date)) => Some(date),
+        _ => None,
+    }
+}
+
+/// How the keys of a collection's documents are composed. The default is one ascending value: an `_id` or a record id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// The directions of the values, if there is more than one.
+    directions: Option<Arc<[key::Direction]>>,
+    partitions: Option<Arc<Partitions>>,
+}
+
+impl RecordLayout {
+    /// Keys of these values.
+    pub fn new(directions: Vec<key::Direction>, partitions: Option<Partitions>) -> RecordLayout {
+        RecordLayout {
+            directions: Some(directions.into()),
+            partitions: partitions.map(Arc::new),
+        }
+    }
+
+    /// Where the key ends that these bytes begin with.
+    pub fn skip(&self, bytes: &[u8]) -> Option<usize> {
+        let Some(directions) = &self.directions else {
+            return key::skip(bytes, key::Direction::Ascending);
+        };
+        directions.iter().try_fold(0, |end, direction| {
+            Some(end + key::skip(bytes.get(end..)?, *direction)?)
+        })
+    }
+
+    /// The partitions, if the collection has some.
+    pub fn partitions(&self) -> Option<&Partitions> {
+        self.partitions.as_deref()
+    }
+
+    /// The length of what precedes the fields of an entry of an index.
+    pub fn prefix_bytes(&self) -> usize {
+        if self.partitions.is_some() {
+            PARTITION_BYTES
+        } else {
+            0
+        }
+    }
+
+    /// Appends what precedes the fields of an entry for the document under this key.
+    pub fn write_prefix(&self, record: &[u8], out: &mut Vec<u8>) {
+        if let Some(partitions) = &self.partitions {
+            out.extend_from_slice(&partitions.of(record).bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn encoded(values: &[Value<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for value in values {
+            key::encode(value, &mut out);
+        }
+        out
+    }
+
+    #[test]
+    fn a_key_ends_after_its_values() {
+        let record = encoded(&[Value::DateTime(5), Value::String("x")]);
+        let two = RecordLayout::new(vec![key::Direction::Ascending; 2], None);
+        let longer = [record.as_slice(), b"rest"].concat();
+        assert_eq!(two.skip(&longer), Some(record.len()));
+        let one = RecordLayout::default();
+        assert_eq!(
+            one.skip(&longer),
+            Some(encoded(&[Value::DateTime(5)]).len())
+        );
+        assert_eq!(two.skip(b"\xff"), None);
+    }
+
+    #[test]
+    fn periods_are_numbered_in_the_order_of_dates() {
+        let hour = 3_600_000;
+        let partitions = Partitions::Periods { millis: hour };
+        let of = |date| partitions.of(&encoded(&[Value::DateTime(date), Value::Int32(1)]));
+        assert_eq!(of(0), of(hour - 1));
+        assert!(of(-1) < of(0) && of(hour - 1) < of(hour));
+        for date in [i64::MIN, -hour, -1, 0, 1, hour, 1 << 50, i64::MAX] {
+            let id = of(date);
+            if let Some(start) = start_of_period(id, hour) {
+                assert!(start <= date && date - start < hour, "{date}");
+            }
+        }
+        assert_eq!(leading_date(&encoded(&[Value::Int32(1)])), None);
+        assert_eq!(leading_date(b""), None);
+    }
+
+    #[test]
+    fn listed_partitions_contain_their_greatest_key() {
+        let bound = |value| encoded(&[Value::Int32(value)]);
+        let partitions = Partitions::Listed {
+            bounds: vec![(bound(10), PartitionId(0)), (bound(20), PartitionId(3))],
+            last: PartitionId(4),
+        };
+        for (value, id) in [(-5, 0), (10, 0), (11, 3), (20, 3), (21, 4), (1000, 4)] {
+            assert_eq!(partitions.of(&bound(value)), PartitionId(id), "{value}");
+        }
+    }
+}
