@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use frond_bson::{DocBuf, Value, key};
 
+use crate::keyspace::after_prefix;
+
 /// The number of a partition. Those of later keys are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
@@ -31,16 +33,27 @@ impl PartitionId {
 /// The length of a partition's number in a key.
 pub const PARTITION_BYTES: usize = size_of::<u64>();
 
-/// The partitions of a collection, as far as keys depend on them.
+/// The partitions of a collection. The first value of a key decides in which one it lies, so that keys which differ only in the
+/// others share one: a unique index that begins with that value is unique in the whole collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Partitions {
-    /// Each ends with its greatest key; the last one has no end. `bounds` are in the order of the keys.
+    /// Each ends with its greatest value, encoded; the last one has no end. `bounds` ascend. Values up to `from` were in partitions
+    /// that are gone.
     Listed {
+        from: Option<Vec<u8>>,
         bounds: Vec<(Vec<u8>, PartitionId)>,
         last: PartitionId,
     },
-    /// One for each period of this many milliseconds of the date with which keys begin.
+    /// One for each period of this many milliseconds. The value is a date.
     Periods { millis: i64 },
+}
+
+/// A range of keys, from the first one inside to the first one outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionRange {
+    pub id: PartitionId,
+    pub low: Vec<u8>,
+    pub high: Option<Vec<u8>>,
 }
 
 /// The number of the period that contains the beginning of 1970: numbers are not negative.
@@ -50,8 +63,9 @@ impl Partitions {
     /// The partition of a key.
     pub fn of(&self, record: &[u8]) -> PartitionId {
         match self {
-            Partitions::Listed { bounds, last } => {
-                let at = bounds.partition_point(|(max, _)| max.as_slice() < record);
+            Partitions::Listed { bounds, last, .. } => {
+                let value = leading_value(record);
+                let at = bounds.partition_point(|(max, _)| max.as_slice() < value);
                 bounds.get(at).map_or(*last, |(_, id)| *id)
             }
             // Keys are checked before they are stored: each begins with a date.
@@ -59,6 +73,83 @@ impl Partitions {
                 let date = leading_date(record).unwrap_or_default();
                 period_of(date, *millis)
             }
+        }
+    }
+
+    /// Whether the first value of a key is above a bound.
+    pub fn is_above(&self, record: &[u8], bound: &[u8]) -> bool {
+        leading_value(record) > bound
+    }
+
+    /// The keys of the partition of a key, or of a partition that is listed. `None` if there is none.
+    pub fn range(&self, id: PartitionId) -> Option<PartitionRange> {
+        let (low, high) = match self {
+            Partitions::Listed { bounds, last, .. } => {
+                let at = if *last == id {
+                    bounds.len()
+                } else {
+                    bounds.iter().position(|(_, other)| *other == id)?
+                };
+                let before = at.checked_sub(1).and_then(|before| bounds.get(before));
+                let low = before.map_or(Some(Vec::new()), |(max, _)| after_prefix(max))?;
+                let high = match bounds.get(at) {
+                    Some((max, _)) => Some(after_prefix(max)?),
+                    None => None,
+                };
+                (low, high)
+            }
+            Partitions::Periods { millis } => {
+                let start = start_of_period(id, *millis).unwrap_or(i64::MIN);
+                let end = id.0.checked_add(1).map(PartitionId);
+                let end = end.and_then(|end| start_of_period(end, *millis));
+                let encoded = |date| {
+                    let mut out = Vec::new();
+                    key::encode(&Value::DateTime(date), &mut out);
+                    out
+                };
+                let high = match end {
+                    Some(end) => Some(encoded(end)),
+                    // All later dates are in this period.
+                    None => after_prefix(&encoded(i64::MAX)),
+                };
+                (encoded(start), high)
+            }
+        };
+        Some(PartitionRange { id, low, high })
+    }
+
+    /// The number of a partition as it is shown: that of a period is its beginning.
+    pub fn shown(&self, id: PartitionId) -> Value<'static> {
+        match self {
+            Partitions::Listed { .. } => Value::Int64(id.0.cast_signed()),
+            Partitions::Periods { millis } => {
+                Value::DateTime(start_of_period(id, *millis).unwrap_or(i64::MIN))
+            }
+        }
+    }
+
+    /// The partition with a number as it is shown. `None` if there can be none.
+    pub fn named(&self, shown: &Value<'_>) -> Option<PartitionId> {
+        match (self, shown) {
+            (Partitions::Listed { .. }, number) => {
+                let id = u64::try_from(number.as_i64_lossless()?).ok()?;
+                self.range(PartitionId(id)).map(|range| range.id)
+            }
+            (Partitions::Periods { millis }, Value::DateTime(date)) => {
+                Some(period_of(*date, *millis))
+            }
+            _ => None,
+        }
+    }
+
+    /// All partitions that are listed, in the order of their keys. `None` if the documents decide which ones there are.
+    pub fn listed(&self) -> Option<Vec<PartitionId>> {
+        match self {
+            Partitions::Listed { bounds, last, .. } => {
+                let ids = bounds.iter().map(|(_, id)| *id);
+                Some(ids.chain([*last]).collect())
+            }
+            Partitions::Periods { .. } => None,
         }
     }
 }
@@ -73,6 +164,11 @@ pub fn start_of_period(id: PartitionId, millis: i64) -> Option<i64> {
     id.0.wrapping_sub(PERIOD_OF_1970)
         .cast_signed()
         .checked_mul(millis)
+}
+
+fn leading_value(record: &[u8]) -> &[u8] {
+    let end = key::skip(record, key::Direction::Ascending);
+    end.and_then(|end| record.get(..end)).unwrap_or(record)
 }
 
 /// The date that a key begins with.
@@ -176,6 +272,12 @@ mod tests {
             if let Some(start) = start_of_period(id, hour) {
                 assert!(start <= date && date - start < hour, "{date}");
             }
+            let range = partitions.range(id).unwrap();
+            let record = encoded(&[Value::DateTime(date), Value::Int32(1)]);
+            assert!(
+                range.low <= record && range.high.is_none_or(|high| record < high),
+                "{date}"
+            );
         }
         assert_eq!(leading_date(&encoded(&[Value::Int32(1)])), None);
         assert_eq!(leading_date(b""), None);
@@ -185,11 +287,16 @@ mod tests {
     fn listed_partitions_contain_their_greatest_key() {
         let bound = |value| encoded(&[Value::Int32(value)]);
         let partitions = Partitions::Listed {
+            from: None,
             bounds: vec![(bound(10), PartitionId(0)), (bound(20), PartitionId(3))],
             last: PartitionId(4),
         };
         for (value, id) in [(-5, 0), (10, 0), (11, 3), (20, 3), (21, 4), (1000, 4)] {
-            assert_eq!(partitions.of(&bound(value)), PartitionId(id), "{value}");
+            let record = [bound(value), bound(7)].concat();
+            assert_eq!(partitions.of(&record), PartitionId(id), "{value}");
+            let range = partitions.range(PartitionId(id)).unwrap();
+            assert!(range.low <= record && range.high.is_none_or(|high| record < high));
         }
+        assert_eq!(partitions.range(PartitionId(1)), None);
     }
 }

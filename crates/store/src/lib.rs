@@ -39,7 +39,8 @@ pub use admin::{
 pub use aggregate::{AggregateRequest, StageStats};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexFilter,
-    IndexSelector, LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
+    IndexSelector, LastWritten, PartitionSelector, ResolvedView, SessionHistory, SessionKey,
+    StatementId,
 };
 pub use change_stream::is_change_stream;
 pub use cluster_time::ClusterTime;

@@ -4,13 +4,14 @@ mod bucket_filter;
 mod capped;
 mod clustered;
 mod modify;
+mod partitioned;
 mod primary_key;
 pub mod read;
 mod series_update;
 mod time_series;
 mod validator;
 
-use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc, key};
 use frond_error::ErrorCode;
 use frond_query::collation;
 
@@ -20,6 +21,8 @@ use crate::record_layout::RecordLayout;
 use crate::tree_options;
 pub use capped::Capped;
 pub use modify::modify;
+use partitioned::GivenPartitions;
+pub use partitioned::{Division, ListedPartition, PARTITIONS_MAX, Partitioned};
 pub use primary_key::{PRIMARY_KEY_NAME, PrimaryKey};
 use read::Given;
 pub use time_series::TimeSeries;
@@ -39,6 +42,7 @@ pub const SUPPORTED: &[&str] = &[
     "max",
     "naturalOrder",
     "pageSize",
+    "partitioned",
     "pipeline",
     "primaryKey",
     "readPageSize",
@@ -74,6 +78,8 @@ pub struct CollectionOptions {
     pub natural_order: Option<NaturalOrder>,
     /// The fields by which documents are stored, if `create` set others than `_id`.
     pub primary_key: Option<PrimaryKey>,
+    /// How it is divided into partitions, if it is.
+    pub partitioned: Option<Partitioned>,
     /// The options of a time series, if it is one.
     pub time_series: Option<TimeSeries>,
     /// Seconds after which documents of a time series, or of a collection clustered by a date, expire.
@@ -181,6 +187,7 @@ impl CollectionOptions {
         let mut is_capped = false;
         let (mut size, mut max, mut pipeline, mut compressor) = (None, None, None, None);
         let (mut validator, mut primary_key) = (None, None);
+        let mut partitioned = GivenPartitions::Off;
         for (name, value) in options.iter() {
             if tree_options::parse(&mut parsed.tree, name, value)? {
                 continue;
@@ -227,6 +234,7 @@ impl CollectionOptions {
                 "validationAction" => {
                     parsed.validation.action = Some(given.choice(validator::ACTIONS)?);
                 }
+                "partitioned" => partitioned = partitioned::parse(&given)?,
                 "primaryKey" => primary_key = primary_key::parse(&given)?,
                 "naturalOrder" => {
                     parsed.natural_order = Some(given.choice(NaturalOrder::WORDS)?);
@@ -261,11 +269,18 @@ impl CollectionOptions {
         if let Some(filter) = validator {
             parsed.set_validator(filter)?;
         }
-        if let Some(pattern) = primary_key {
-            let primary_key = PrimaryKey::new(pattern, &parsed.collator)?;
-            parsed.records = primary_key.layout();
-            parsed.primary_key = Some(primary_key);
-        }
+        let pattern = match (primary_key, &partitioned) {
+            (None, GivenPartitions::Division(Some(by), _))
+                if by != "_id" && !options.contains_key("primaryKey") =>
+            {
+                let mut pattern = DocBuf::new();
+                pattern.push(by, 1);
+                pattern.push("_id", 1);
+                Some(pattern)
+            }
+            (pattern, _) => pattern,
+        };
+        parsed.set_keys(pattern, partitioned)?;
         if let Some(compressor) = compressor {
             if options.contains_key("compression") && compressor != parsed.tree.compression {
                 return Err(invalid(
@@ -284,6 +299,53 @@ impl CollectionOptions {
         }
         parsed.check(options)?;
         Ok(parsed)
+    }
+
+    /// Sets the keys under which documents are stored.
+    fn set_keys(&mut self, pattern: Option<DocBuf>, partitioned: GivenPartitions) -> Result<()> {
+        if let Some(pattern) = pattern {
+            self.primary_key = Some(PrimaryKey::new(pattern, &self.collator)?);
+        }
+        if let GivenPartitions::Division(by, division) = partitioned {
+            let primary_key = self.primary_key.as_ref();
+            self.partitioned = Some(Partitioned::new(by, division, primary_key, &self.collator)?);
+        }
+        self.set_layout()
+    }
+
+    /// Composes the keys of documents out of the primary key and the partitions.
+    fn set_layout(&mut self) -> Result<()> {
+        if self.primary_key.is_none() && self.partitioned.is_none() {
+            return Ok(());
+        }
+        let ascending = || vec![key::Direction::Ascending];
+        let directions = self
+            .primary_key
+            .as_ref()
+            .map_or_else(ascending, PrimaryKey::directions);
+        let partitions = match &self.partitioned {
+            Some(partitioned) => Some(partitioned.partitions(&self.collator)?),
+            None => None,
+        };
+        self.records = RecordLayout::new(directions, partitions);
+        Ok(())
+    }
+
+    /// The same options with other partitions.
+    ///
+    /// # Errors
+    /// `InvalidOptions` (72) if they overlap.
+    pub fn with_partitions(&self, division: Division) -> Result<CollectionOptions> {
+        let mut changed = self.clone();
+        let primary_key = self.primary_key.as_ref();
+        changed.partitioned = Some(Partitioned::new(
+            None,
+            division,
+            primary_key,
+            &self.collator,
+        )?);
+        changed.set_layout()?;
+        Ok(changed)
     }
 
     /// Sets or removes the validator; an empty filter is none.
@@ -325,6 +387,7 @@ impl CollectionOptions {
                 "clusteredIndex",
                 "changeStreamPreAndPostImages",
                 "naturalOrder",
+                "partitioned",
                 "primaryKey",
             ];
             if let Some(other) = given().find(|name| refused.contains(name)) {
@@ -342,11 +405,14 @@ impl CollectionOptions {
                 }
             }
         }
-        if self.primary_key.is_some() {
+        for (own, set) in [
+            ("primaryKey", self.primary_key.is_some()),
+            ("partitioned", self.partitioned.is_some()),
+        ] {
             for other in ["capped", "clusteredIndex", "naturalOrder"] {
-                if given().any(|name| name == other) {
+                if set && given().any(|name| name == other) {
                     return Err(invalid(format!(
-                        "'primaryKey' is not allowed with '{other}', which sets the order of documents"
+                        "'{own}' is not allowed with '{other}', which sets the order of documents"
                     )));
                 }
             }
@@ -366,6 +432,7 @@ impl CollectionOptions {
         if self.expire_after_seconds.is_some()
             && self.clustered.is_none()
             && self.time_series.is_none()
+            && self.partition_period().is_none()
         {
             return Err(invalid(
                 "'expireAfterSeconds' is only supported on time-series collections or when the \
@@ -373,6 +440,11 @@ impl CollectionOptions {
             ));
         }
         Ok(())
+    }
+
+    /// The length of the periods by which it is divided, in milliseconds.
+    pub fn partition_period(&self) -> Option<i64> {
+        self.partitioned.as_ref()?.period_millis()
     }
 
     /// Whether documents are kept for change streams as they were before a change.
@@ -441,13 +513,15 @@ impl CollectionOptions {
         if let Some(clustered) = &self.clustered {
             out.push("clusteredIndex", clustered);
         }
-        for name in [
-            "primaryKey",
-            "naturalOrder",
-            "compression",
-            "pageSize",
-            "readPageSize",
-        ] {
+        keep(&mut out, "primaryKey");
+        if let Some(partitioned) = &self.partitioned {
+            if self.primary_key.is_some() && !given.contains_key("primaryKey") {
+                let key = self.primary_key.as_ref().map(|one| &*one.doc);
+                out.push("primaryKey", key.unwrap_or(Doc::empty()));
+            }
+            partitioned.stored(&mut out);
+        }
+        for name in ["naturalOrder", "compression", "pageSize", "readPageSize"] {
             keep(&mut out, name);
         }
         out
@@ -555,182 +629,4 @@ fn index_defaults(given: &Given<'_>) -> Result<Option<Compression>> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use frond_bson::doc;
-
-    #[test]
-    fn options_are_taken_or_refused_by_name() {
-        for (options, code) in [
-            (doc! {}, None),
-            (doc! {"capped": false}, None),
-            (doc! {"validator": {}, "validationLevel": "strict"}, None),
-            (
-                doc! {"validator": {"a": 1}, "validationAction": "warn"},
-                None,
-            ),
-            (doc! {"validator": 1}, Some(14)),
-            (doc! {"validator": {"$where": "1"}}, Some(2)),
-            (doc! {"validationLevel": "x"}, Some(2)),
-            (doc! {"validationAction": true}, Some(14)),
-            (doc! {"collation": {"locale": "simple"}}, None),
-            (
-                doc! {"clusteredIndex": {"key": {"_id": 1}, "unique": true}},
-                None,
-            ),
-            (
-                doc! {"clusteredIndex": {"key": {"a": 1}, "unique": true}},
-                Some(197),
-            ),
-            (doc! {"clusteredIndex": {"key": {"_id": 1}}}, Some(40414)),
-            (
-                doc! {"storageEngine": {"wiredTiger": {"configString": ""}}},
-                None,
-            ),
-            (doc! {"storageEngine": {"mmapv2": {}}}, Some(72)),
-            (
-                doc! {"storageEngine": {"wiredTiger": {"configString": "block_compressor=best"}}},
-                Some(2),
-            ),
-            (
-                doc! {"compression": "lz4",
-                "storageEngine": {"wiredTiger": {"configString": "block_compressor=zlib"}}},
-                Some(72),
-            ),
-            (
-                doc! {"indexOptionDefaults": {"storageEngine": {"wiredTiger": {}}}},
-                None,
-            ),
-            (
-                doc! {"changeStreamPreAndPostImages": {"enabled": true}},
-                None,
-            ),
-            (
-                doc! {"changeStreamPreAndPostImages": {"enabled": 1}},
-                Some(14),
-            ),
-            (
-                doc! {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}},
-                None,
-            ),
-            (doc! {"idIndex": {"key": {"a": 1}}}, Some(2)),
-            (doc! {"capped": true, "size": 1000, "max": 5.0}, None),
-            (doc! {"capped": true}, Some(72)),
-            (doc! {"size": 1000}, Some(72)),
-            (doc! {"max": 10}, Some(72)),
-            (doc! {"capped": true, "size": 0}, Some(51024)),
-            (doc! {"capped": true, "size": 1i64 << 51}, Some(51024)),
-            (
-                doc! {"capped": true, "size": 1000, "max": 1i64 << 31},
-                Some(2),
-            ),
-            (doc! {"capped": "yes", "size": 1000}, Some(14)),
-            (doc! {"timeseries": {"timeField": "t"}}, None),
-            (
-                doc! {"timeseries": {"timeField": "t", "metaField": "t"}},
-                Some(72),
-            ),
-            (
-                doc! {"timeseries": {"timeField": "t", "granularity": "days"}},
-                Some(2),
-            ),
-            (doc! {"timeseries": {"metaField": "t"}}, Some(40414)),
-            (
-                doc! {"timeseries": {"timeField": "t"}, "validator": {"a": 1}},
-                Some(72),
-            ),
-            (
-                doc! {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 9},
-                None,
-            ),
-            (doc! {"expireAfterSeconds": 9}, Some(72)),
-            (doc! {"collation": {"locale": "de"}}, None),
-            (doc! {"collation": {"locale": "xx"}}, Some(2)),
-            (doc! {"collation": {}}, Some(40414)),
-            (doc! {"collation": "de"}, Some(14)),
-            (doc! {"viewOn": "x"}, None),
-            (doc! {"viewOn": "x", "pipeline": [{"$match": {}}]}, None),
-            (doc! {"viewOn": ""}, Some(2)),
-            (doc! {"viewOn": "x", "validator": {"a": 1}}, Some(72)),
-            (doc! {"pipeline": []}, Some(72)),
-            (doc! {"autoIndexId": false}, Some(72)),
-            (doc! {"primaryKey": {"ts": 1, "_id": 1}}, None),
-            (doc! {"primaryKey": {"a.b": -1, "c": 1, "_id": 1}}, None),
-            (
-                doc! {"primaryKey": {"_id": 1}, "capped": true, "size": 1000},
-                None,
-            ),
-            (doc! {"primaryKey": {"ts": 1}}, Some(72)),
-            (doc! {"primaryKey": {"_id": 1, "ts": 1}}, Some(72)),
-            (doc! {"primaryKey": {"ts": 1, "_id": -1}}, Some(72)),
-            (doc! {"primaryKey": {"ts": "hashed", "_id": 1}}, Some(72)),
-            (doc! {"primaryKey": {"ts": 1, "ts": 1, "_id": 1}}, Some(2)),
-            (doc! {"primaryKey": {"_id.a": 1, "_id": 1}}, Some(72)),
-            (doc! {"primaryKey": {}}, Some(72)),
-            (doc! {"primaryKey": "ts"}, Some(14)),
-            (
-                doc! {"primaryKey": {"ts": 1, "_id": 1}, "capped": true, "size": 1000},
-                Some(72),
-            ),
-            (
-                doc! {"primaryKey": {"ts": 1, "_id": 1}, "naturalOrder": "insertion"},
-                Some(72),
-            ),
-            (
-                doc! {"primaryKey": {"ts": 1, "_id": 1}, "viewOn": "x"},
-                Some(72),
-            ),
-            (doc! {"encryptedFields": {"fields": []}}, Some(6346402)),
-            (doc! {"nonsense": 1}, Some(40415)),
-            (doc! {"compression": "best"}, Some(2)),
-        ] {
-            let parsed = CollectionOptions::parse(&options);
-            assert_eq!(
-                parsed.err().map(|error| error.code().code()),
-                code,
-                "{options:?}"
-            );
-        }
-        let zlib = doc! {"wiredTiger": {"configString": "block_compressor=zlib"}};
-        let given = doc! {"storageEngine": &zlib, "indexOptionDefaults": {"storageEngine": &zlib}};
-        let parsed = CollectionOptions::parse(&given).unwrap();
-        assert_eq!(parsed.tree.compression, Compression::Zlib);
-        assert_eq!(parsed.index_compression, Some(Compression::Zlib));
-        let parsed = CollectionOptions::parse(&doc! {"compression": "lz4"}).unwrap();
-        assert_eq!(parsed.tree.compression, Compression::Lz4);
-    }
-
-    #[test]
-    fn options_are_stored_as_they_are_shown() {
-        for (given, stored) in [
-            (
-                doc! {"capped": false, "compression": "lz4", "flags": 1},
-                doc! {"compression": "lz4"},
-            ),
-            (
-                doc! {"validationLevel": "moderate", "validator": {"a": 1}},
-                doc! {"validator": {"a": 1}, "validationLevel": "moderate", "validationAction": "error"},
-            ),
-            (
-                doc! {"capped": true, "size": 1000, "max": 0},
-                doc! {"capped": true, "size": 1000i64},
-            ),
-            (
-                doc! {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 5},
-                doc! {"expireAfterSeconds": 5i64, "timeseries": {
-                    "timeField": "t", "granularity": "seconds", "bucketMaxSpanSeconds": 3600,
-                }},
-            ),
-            (
-                doc! {"clusteredIndex": {"unique": true, "key": {"_id": 1}, "name": "x"}},
-                doc! {"clusteredIndex": {"v": 2, "key": {"_id": 1}, "name": "x", "unique": true}},
-            ),
-        ] {
-            let parsed = CollectionOptions::parse(&given).unwrap();
-            assert_eq!(parsed.stored(&given), stored);
-            // The stored form is parsed again at each start.
-            let again = CollectionOptions::parse(&stored).unwrap();
-            assert_eq!(again.stored(&stored), stored);
-        }
-    }
-}
+mod tests;

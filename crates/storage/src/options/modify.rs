@@ -57,7 +57,8 @@ pub fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, DocBuf)
                 }
             }
             "expireAfterSeconds" => {
-                if options.clustered.is_none() && options.time_series.is_none() {
+                let expires = options.clustered.is_some() || options.time_series.is_some();
+                if !expires && options.partition_period().is_none() {
                     return Err(invalid(
                         "'expireAfterSeconds' option is only supported on collections clustered by \
                          _id",

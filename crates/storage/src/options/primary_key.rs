@@ -12,7 +12,6 @@ use super::read::Given;
 use crate::error::{Result, command};
 use crate::index::keys::IndexKeys;
 use crate::index::spec::IndexSpec;
-use crate::record_layout::RecordLayout;
 
 /// The name under which the primary key is shown among the indexes.
 pub const PRIMARY_KEY_NAME: &str = "primaryKey";
@@ -104,10 +103,5 @@ impl PrimaryKey {
                 ),
             )),
         }
-    }
-
-    /// The layout of the keys.
-    pub fn layout(&self) -> RecordLayout {
-        RecordLayout::new(self.directions(), None)
     }
 }

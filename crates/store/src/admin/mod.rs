@@ -11,6 +11,7 @@ mod hash;
 mod index_filters;
 mod indexes;
 pub mod offline;
+mod partitions;
 mod plan_cache;
 mod profile;
 mod stats;

@@ -3,7 +3,7 @@
 //! The engine checks bytes: checksums, order, addresses. On top of that, indexes and counters are compared with
 //! their documents, or rebuilt from them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ pub use frond_storage::keyspace::{FormatVersion, format_version};
 use frond_storage::merge::{Counts, merge_operator};
 use frond_storage::namespace::Namespace;
 use frond_storage::record;
+use frond_storage::record_layout::PartitionId;
 
 /// The database for documents whose collection is unknown.
 const LOST_DATABASE: &str = "salvaged";
@@ -265,6 +266,7 @@ fn repair(
         engine.commit(batch, Durability::Logged)?;
     }
     let (mut counts, mut dropped) = (Counts::default(), 0);
+    let mut of_partitions: BTreeMap<PartitionId, Counts> = BTreeMap::new();
     let collator = Some(collection.collator());
     let (snapshot, mut buffer) = (engine.snapshot(), Vec::new());
     let mut batch = WriteSet::new();
@@ -281,6 +283,10 @@ fn repair(
         };
         if is_sound {
             counts.add_document(record::counted_bytes(stored));
+            if let Some(partitions) = collection.settings.records().partitions() {
+                let counts = of_partitions.entry(partitions.of(key)).or_default();
+                counts.add_document(record::counted_bytes(stored));
+            }
             if let Ok(doc) = whole
                 && !record::may_have_bytes(stored, doc.len_bytes())
             {
@@ -299,6 +305,9 @@ fn repair(
         }
     }
     catalog::put_counter(&mut batch, &collection.uuid, counts);
+    for (id, counts) in of_partitions {
+        catalog::put_partition_counter(&mut batch, &collection.uuid, id, counts);
+    }
     engine.commit(batch, Durability::Logged)?;
 
     for index in collection

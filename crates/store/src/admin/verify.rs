@@ -10,12 +10,13 @@
 //! If a part of the collection is damaged, the comparison that needs it is skipped. Every block is read instead, so that
 //! the report names the damaged ones.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use frond_bson::Doc;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::catalog::{Collection, counter_key, read_multikey};
+use crate::catalog::{Collection, counter_key, partition_counts, read_multikey};
 use crate::store::DocumentStore;
 use frond_oplog::entry::RawEntry;
 use frond_storage::error::{Error, Result};
@@ -232,6 +233,7 @@ fn read_documents(
     pending: Counts,
     report: &mut VerifyReport,
 ) -> Result<Vec<Sum>> {
+    let mut of_partitions = BTreeMap::new();
     let mut cursor = all(snapshot, collection.primary)?;
     let mut wanted = vec![Sum::default(); indexes.len()];
     let mut counts = Counts::default();
@@ -240,6 +242,12 @@ fn read_documents(
     let reader = collection.document_reader(snapshot);
     while let Some((key, stored)) = cursor.next()? {
         counts.add_document(record::counted_bytes(stored));
+        if let Some(partitions) = collection.settings.records().partitions() {
+            let counts = of_partitions
+                .entry(partitions.of(key))
+                .or_insert(Counts::default());
+            counts.add_document(record::counted_bytes(stored));
+        }
         let whole = match reader.whole(key, stored) {
             Ok(whole) => whole,
             Err(Error::Command(error)) => {
@@ -329,6 +337,18 @@ fn read_documents(
         report.wrong(format!(
             "the counter says {stored:?}, the collection has {counts:?}"
         ));
+    }
+    // A transaction changes these, too, when it is committed.
+    if pending == Counts::default() {
+        for (id, counts) in of_partitions {
+            let stored = partition_counts(snapshot, &collection.uuid, id)?;
+            if stored != counts {
+                report.wrong(format!(
+                    "the counter of partition {} says {stored:?}, it has {counts:?}",
+                    id.0
+                ));
+            }
+        }
     }
     report.documents = u64::try_from(counts.documents).unwrap_or(0);
     let own_name = match &collection.primary_key {

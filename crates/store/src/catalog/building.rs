@@ -16,6 +16,7 @@ use crate::oplog::Batch;
 use crate::own_files::OwnFiles;
 use frond_storage::error::{Result, command};
 use frond_storage::index::Index;
+use frond_storage::index::field::Holds;
 use frond_storage::index::spec::IndexSpec;
 use frond_storage::keyspace::{Direction, TreeId, WriteSet};
 use frond_storage::namespace::Namespace;
@@ -29,6 +30,31 @@ pub(crate) struct Registered {
     pub before: usize,
     /// Indexes that it has now, ready for queries.
     pub after: usize,
+}
+
+/// In a partitioned collection each partition has entries of its own. So a unique index has to begin with the field that decides in
+/// which one a document lies.
+fn check_unique_in_partitions(collection: &Collection, spec: &IndexSpec) -> Result<()> {
+    let Some((partitioned, _)) = collection.partitions() else {
+        return Ok(());
+    };
+    let begins = || {
+        let first = spec
+            .fields
+            .first()
+            .filter(|field| field.holds == Holds::Value);
+        first.is_some_and(|field| field.path == partitioned.by)
+    };
+    if (spec.unique || spec.prepare_unique) && !spec.is_id_index() && !begins() {
+        return Err(command(
+            ErrorCode::CannotCreateIndex,
+            format!(
+                "a unique index of the partitioned collection {} must begin with '{}'",
+                collection.ns, partitioned.by
+            ),
+        ));
+    }
+    Ok(())
 }
 
 impl Catalog {
@@ -54,6 +80,7 @@ impl Catalog {
         let before = index_count(&collection);
         let mut new: Vec<Arc<Index>> = Vec::new();
         for spec in specs {
+            check_unique_in_partitions(&collection, &spec)?;
             if self.is_new(&collection, &new, &spec)? {
                 let tree = self.allocate_tree()?;
                 let spec = spec.over(collection.settings.records());

@@ -280,6 +280,12 @@ impl Catalog {
         stored: &Doc,
         settings: CollectionOptions,
     ) -> Result<()> {
+        if settings.partitioned.is_some() && self.state.coordination.has_others() {
+            return Err(command(
+                ErrorCode::CommandNotSupported,
+                "partitioned collections are not supported by servers that share a keyspace",
+            ));
+        }
         let mut batch = self.batch(ns);
         let uuid = uuid::random();
         let primary = self.allocate_tree()?;
@@ -684,6 +690,9 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     batch.set_frees_space();
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
+    if collection.settings.partitioned.is_some() {
+        super::partitions::delete_partition_counters(batch, &collection.uuid);
+    }
     if collection.settings.capped.is_some() {
         let coordination = &collection.shared.coordination;
         coordination.stage_forget_record(batch, &collection.uuid);
@@ -711,6 +720,16 @@ fn end_temporary(batch: &mut WriteSet, collection: &Collection) {
 fn check_may_drop(collection: &Collection, name: &str) -> Result<()> {
     if name == ID_INDEX_NAME {
         return Err(command(ErrorCode::InvalidOptions, "cannot drop _id index"));
+    }
+    if collection
+        .primary_key
+        .as_ref()
+        .is_some_and(|index| index.spec.name == name)
+    {
+        return Err(command(
+            ErrorCode::InvalidOptions,
+            "cannot drop the primary key",
+        ));
     }
     if collection.settings.clustered.is_some() && name == collection.id_index_name() {
         return Err(command(

@@ -109,6 +109,16 @@ pub(super) fn log_drop(batch: &mut Batch, collection: &Collection) {
     }
 }
 
+/// A partition is added or dropped: `what` is the command, `details` what it did.
+pub(super) fn log_partition(batch: &mut Batch, collection: &Collection, what: &str, details: &Doc) {
+    if batch.is_logged() {
+        let mut o = DocBuf::new();
+        o.push(what, collection.ns.coll());
+        o.push_all(details);
+        of_collection(batch, collection, &o, None);
+    }
+}
+
 /// A collection gets another name, and takes the place of another one.
 pub(super) fn log_rename(
     batch: &mut Batch,

@@ -31,6 +31,7 @@ mod member;
 mod modify;
 mod oplog;
 mod orphan_cleanup;
+mod partitions;
 mod persist;
 mod plan_cache;
 mod records;
@@ -61,10 +62,11 @@ use frond_storage::index::{Index, Usage};
 use frond_storage::keyspace::{CATALOG_TREE, Engine, Snapshot, TreeId};
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
-use frond_storage::options::{CollectionOptions, NaturalOrder};
+use frond_storage::options::{CollectionOptions, Division, NaturalOrder, Partitioned};
 use frond_storage::record::LargeDocuments;
 use frond_storage::record::load::DocumentReader;
 use frond_storage::record::write::DocumentWriter;
+use frond_storage::record_layout::Partitions;
 
 pub(crate) use building::aborted;
 pub(crate) use catalog_snapshot::CatalogSnapshot;
@@ -78,6 +80,10 @@ pub use logged::LastWritten;
 pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
+pub use partitions::PartitionSelector;
+pub(crate) use partitions::{
+    change_partition_counter, existing_partitions, partition_counts, put_partition_counter,
+};
 pub(crate) use persist::{
     add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
 };
@@ -260,6 +266,15 @@ impl Collection {
         self.indexes.iter().find(|index| index.spec.name == name)
     }
 
+    /// How it is divided, if it has partitions.
+    pub(crate) fn partitions(&self) -> Option<(&Partitioned, &Partitions)> {
+        let settings = &self.settings;
+        settings
+            .partitioned
+            .as_ref()
+            .zip(settings.records().partitions())
+    }
+
     /// The indexes in which a query may look for documents: the primary key, and those that are ready.
     pub fn searchable_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
         self.primary_key.iter().chain(self.ready_indexes())
@@ -291,11 +306,24 @@ impl Collection {
 
     /// The next version, with other options.
     fn with_options(&self, options: DocBuf, settings: CollectionOptions) -> Collection {
+        let indexes = persist::over_records(self.indexes.clone(), &settings);
         Collection {
             options,
             settings: Arc::new(settings),
-            ..self.with_indexes(self.indexes.clone())
+            ..self.with_indexes(indexes)
         }
+    }
+
+    /// The next version, with other partitions.
+    fn divided(&self, division: Division) -> Result<Collection> {
+        let settings = self.settings.with_partitions(division)?;
+        let options = settings.stored(&self.options);
+        Ok(self.with_options(options, settings))
+    }
+
+    /// The next version of the same definition.
+    fn next_version(&self) -> Collection {
+        self.with_indexes(self.indexes.clone())
     }
 
     /// The next version, whose writers note what they change in another tree, or in none.

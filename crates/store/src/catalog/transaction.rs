@@ -16,7 +16,10 @@ use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 use parking_lot::{Mutex, RwLock};
 
-use super::{CatalogSnapshot, CatalogState, Collection, Shared, Uuid, View, persist};
+use super::{
+    CatalogSnapshot, CatalogState, Collection, Shared, Uuid, View, change_partition_counter,
+    persist,
+};
 use crate::oplog::{Added, Batch, Log, TransactionLog, Trees};
 use frond_oplog::entry::Session;
 use frond_storage::error::{Error, Result, command, write_conflict};
@@ -27,6 +30,7 @@ use frond_storage::keyspace::{
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
+use frond_storage::record_layout::PartitionId;
 
 /// The most bytes of warnings that a transaction keeps for its commit. Further ones are left out: they are not in the memory
 /// budget.
@@ -37,6 +41,8 @@ const WARNING_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Effects {
     /// The change of the collection's counter.
     pub counts: Counts,
+    /// The part of each partition in it.
+    pub partitions: BTreeMap<PartitionId, Counts>,
     /// Multikey paths that are stored with it.
     pub multikey: Vec<(Arc<Index>, MultikeyPaths)>,
     /// Warnings about documents that fail the validator.
@@ -84,6 +90,7 @@ struct Written {
     /// Whether the server wants to know of changes.
     is_watched: bool,
     counts: Counts,
+    partitions: BTreeMap<PartitionId, Counts>,
 }
 
 impl OpenTransaction {
@@ -184,8 +191,13 @@ impl OpenTransaction {
                 version: collection.version,
                 is_watched: collection.hooks().watches(&collection.ns),
                 counts: Counts::default(),
+                partitions: BTreeMap::new(),
             });
         written.counts = written.counts + effects.counts;
+        for (id, change) in effects.partitions {
+            let counts = written.partitions.entry(id).or_default();
+            *counts = *counts + change;
+        }
         for (index, paths) in effects.multikey {
             let (_, known) = (changes.multikey.entry(index.tree))
                 .or_insert_with(|| (index, MultikeyPaths::default()));
@@ -307,6 +319,9 @@ impl OpenTransaction {
             }
             if written.counts != Counts::default() {
                 persist::change_counter(&mut set, uuid, written.counts);
+            }
+            for (id, change) in &written.partitions {
+                change_partition_counter(&mut set, uuid, *id, *change);
             }
         }
         let writes = !engine.is_empty() || !set.is_empty();

@@ -223,6 +223,13 @@ impl Describer<'_> {
         stage.push("isUnique", spec.unique);
         stage.push("isSparse", spec.sparse);
         stage.push("isPartial", spec.partial.is_some());
+        if let Some(partitions) = &access.partitions {
+            let of_index = spec.records.partitions();
+            let shown: ArrayBuf = (of_index.into_iter())
+                .flat_map(|all| partitions.iter().map(|id| all.shown(*id)))
+                .collect();
+            stage.push("partitions", &shown);
+        }
         if spec.clustering {
             stage.push("isClustering", true);
         }

@@ -16,6 +16,7 @@ use frond_storage::error::{Result, corrupt};
 use frond_storage::intervals::Interval;
 use frond_storage::keyspace::after_prefix;
 use frond_storage::keyspace::{Cursor, Direction, Snapshot, TreeId};
+use frond_storage::record_layout::PartitionId;
 
 /// The result of a check of a key.
 enum Verdict {
@@ -53,6 +54,12 @@ pub struct KeyScan {
     tree: TreeId,
     range: Option<KeyRange>,
     cursor: Option<Cursor>,
+    /// The bounds of the keys, without the number of a partition.
+    bounds: (Vec<u8>, Option<Vec<u8>>),
+    direction: Direction,
+    /// The partitions that are still to be read, the next one last, and the number of the one at hand.
+    partitions: Vec<PartitionId>,
+    prefix: Vec<u8>,
     fields: Vec<ScanField>,
     forward: bool,
     /// Whether keys count as examined.
@@ -69,8 +76,12 @@ impl KeyScan {
         KeyScan {
             forward: range.direction == Direction::Forward,
             tree: range.tree,
+            direction: range.direction,
             range: Some(range),
             cursor: None,
+            bounds: (Vec::new(), None),
+            partitions: Vec::new(),
+            prefix: Vec::new(),
             fields: Vec::new(),
             counts_keys: true,
             is_one_range: false,
@@ -118,6 +129,7 @@ impl KeyScan {
             fields,
             interval,
             direction,
+            partitions,
         } = range;
         self.fields = fields;
         if self.fields.iter().any(|field| field.ranges.is_none()) {
@@ -129,6 +141,45 @@ impl KeyScan {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
+        self.is_one_range = match self.fields.as_slice() {
+            [field] => field.ranges.as_slice().len() == 1,
+            _ => false,
+        };
+        self.is_whole = !self.counts_keys && self.fields.iter().all(|field| field.ranges.is_all());
+        self.bounds = (low, high);
+        let Some(partitions) = partitions else {
+            return self.open_cursor(snapshot, tree, stats);
+        };
+        self.partitions = partitions.to_vec();
+        if direction == Direction::Forward {
+            self.partitions.reverse();
+        }
+        self.open_partition(snapshot, stats)
+    }
+
+    /// Opens the cursor in the next partition, if there is one.
+    fn open_partition(&mut self, snapshot: &Snapshot, stats: &mut OperatorStats) -> Result<()> {
+        self.cursor = None;
+        let Some(partition) = self.partitions.pop() else {
+            return Ok(());
+        };
+        self.prefix.clear();
+        self.prefix.extend_from_slice(&partition.bytes());
+        self.open_cursor(snapshot, self.tree, stats)
+    }
+
+    fn open_cursor(
+        &mut self,
+        snapshot: &Snapshot,
+        tree: TreeId,
+        stats: &mut OperatorStats,
+    ) -> Result<()> {
+        let low = with_prefix(&self.prefix, &self.bounds.0);
+        let high = match &self.bounds.1 {
+            Some(high) => Some(with_prefix(&self.prefix, high)),
+            None if self.prefix.is_empty() => None,
+            None => after_prefix(&self.prefix),
+        };
         let upper = match &high {
             Some(high) => Bound::Excluded(high.as_slice()),
             None => Bound::Unbounded,
@@ -138,13 +189,8 @@ impl KeyScan {
         } else {
             Bound::Included(low.as_slice())
         };
-        self.is_one_range = match self.fields.as_slice() {
-            [field] => field.ranges.as_slice().len() == 1,
-            _ => false,
-        };
-        self.is_whole = !self.counts_keys && self.fields.iter().all(|field| field.ranges.is_all());
         stats.seeks += u64::from(self.counts_keys);
-        self.cursor = Some(snapshot.cursor(tree, lower, upper, direction)?);
+        self.cursor = Some(snapshot.cursor(tree, lower, upper, self.direction)?);
         Ok(())
     }
 
@@ -163,15 +209,13 @@ impl KeyScan {
         if let Some(range) = self.range.take() {
             self.open(cx.snapshot(), range, stats)?;
         }
-        let Some(cursor) = &mut self.cursor else {
-            return Ok(Pulled::End);
-        };
-        loop {
+        while let Some(cursor) = &mut self.cursor {
             if cx.must_stop() {
                 return Ok(Pulled::Paused);
             }
             let Some((key, value)) = cursor.next()? else {
-                break;
+                self.open_partition(cx.snapshot(), stats)?;
+                continue;
             };
             if cx.is_out_of_work() {
                 return Ok(Pulled::Paused);
@@ -182,31 +226,38 @@ impl KeyScan {
                 stats.keys_examined += 1;
                 cx.spend();
             }
+            let prefix_bytes = self.prefix.len();
+            let own = key.get(prefix_bytes..).unwrap_or_default();
             let direction = self.fields.first().map(|field| field.direction);
             let verdict = match direction.filter(|_| self.is_one_range) {
-                _ if self.is_whole => Verdict::Inside(key.len()),
+                _ if self.is_whole => Verdict::Inside(own.len()),
                 // The whole key is the field, so the cursor's bounds are those of the range.
-                Some(direction) if key::skip(key, direction) == Some(key.len()) => {
-                    Verdict::Inside(key.len())
+                Some(direction) if key::skip(own, direction) == Some(own.len()) => {
+                    Verdict::Inside(own.len())
                 }
-                _ => check(&self.fields, key, self.forward),
+                _ => check(&self.fields, own, self.forward),
             };
             let target = match verdict {
-                Verdict::Inside(fields_end) => match visit(key, value, fields_end, stats)? {
-                    Step::Next => continue,
-                    Step::Pause => return Ok(Pulled::Paused),
-                    Step::Seek(target) => target,
-                },
+                Verdict::Inside(fields_end) => {
+                    match visit(key, value, prefix_bytes + fields_end, stats)? {
+                        Step::Next => continue,
+                        Step::Pause => return Ok(Pulled::Paused),
+                        Step::Seek(target) => target,
+                    }
+                }
                 // A backward seek may find the end of a range, which is outside: continue below it.
-                Verdict::Seek(target) if target == key => continue,
-                Verdict::Seek(target) => target,
-                Verdict::Done => break,
+                Verdict::Seek(target) if target == own => continue,
+                Verdict::Seek(target) if prefix_bytes == 0 => target,
+                Verdict::Seek(target) => with_prefix(&self.prefix, &target),
+                Verdict::Done => {
+                    self.open_partition(cx.snapshot(), stats)?;
+                    continue;
+                }
                 Verdict::Damaged => return Err(corrupt("an index key")),
             };
             stats.seeks += 1;
             cursor.seek(&target)?;
         }
-        self.cursor = None;
         Ok(Pulled::End)
     }
 }

@@ -70,6 +70,7 @@ impl OplogScan {
             fields: Vec::new(),
             interval: interval(&access),
             direction: access.direction,
+            partitions: None,
         };
         OplogScan {
             scan: KeyScan::new(range).of_collection(),

@@ -100,6 +100,12 @@ impl DocumentStore {
         let Some(seconds) = collection.settings.expire_after_seconds else {
             return Ok(0);
         };
+        if collection.settings.partition_period().is_some() {
+            let until = now_ms.saturating_sub(seconds.saturating_mul(1000));
+            return self
+                .catalog()
+                .drop_expired_partitions(&collection.ns, until);
+        }
         let series = collection.settings.time_series.as_ref();
         let path = series.map_or("_id", |series| &series.time_field);
         delete_expired_through(

@@ -156,17 +156,6 @@ fn by_route(
             rank,
         });
     }
-    let is_expanded = route.expanded.is_some();
-    let merged = |access: &IndexAccess| {
-        let may_explode = direction.is_none()
-            && spec.method.is_none()
-            && !is_expanded
-            // Rows that need no fetch are sorted instead: a merge fetches each document.
-            && !reads_no_more;
-        let access = may_explode
-            .then(|| merge::of_index(access, query.sort, &order, query.merge_limit_reached))?;
-        access.map(Box::new)
-    };
     let access = IndexAccess {
         index: index.clone(),
         multikey: route.multikey.clone(),
@@ -176,7 +165,32 @@ fn by_route(
         exact: route.is_exact,
         may_repeat: route.may_repeat,
         bounds: route.bounds.clone(),
+        partitions: query.partitions.filter(|_| !spec.primary).cloned(),
         expanded: route.expanded.clone(),
+    };
+    let partitions = access
+        .partitions
+        .as_ref()
+        .map_or(1, |partitions| partitions.len());
+    if partitions == 0 {
+        return Some(Candidate {
+            access: Access::Eof,
+            sorted: true,
+            rank,
+        });
+    }
+    let is_expanded = route.expanded.is_some();
+    // Each partition gives the order for itself.
+    let partitions_apart = gives_order && partitions > 1;
+    let merged = |access: &IndexAccess| {
+        let may_explode = (direction.is_none() || partitions_apart)
+            && spec.method.is_none()
+            && !is_expanded
+            // Rows that need no fetch are sorted instead: a merge fetches each document.
+            && (!reads_no_more || partitions_apart);
+        let access = may_explode
+            .then(|| merge::of_index(access, query.sort, &order, query.merge_limit_reached))?;
+        access.map(Box::new)
     };
     if let Some(position) = distinct
         && is_told_by_entries(query.filter.predicates(), &access)
@@ -210,7 +224,7 @@ fn by_route(
         },
         None => Candidate {
             access: Access::Index(access),
-            sorted: direction.is_some(),
+            sorted: direction.is_some() && !partitions_apart,
             rank,
         },
     })
@@ -223,6 +237,8 @@ fn distinct_position(spec: &IndexSpec, route: &Route, query: &Query<'_>) -> Opti
     let position = spec.fields.iter().position(|field| field.path == path)?;
     let before = route.bounds.fields.get(..position)?;
     let is_told = covered::can_rebuild(spec)
+        // A value may be in several partitions.
+        && spec.records.partitions().is_none()
         && route.expanded.is_none()
         && !route.multikey.has_array(position)
         && query.limits.is_empty()

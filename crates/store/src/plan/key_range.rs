@@ -1,9 +1,12 @@
 //! Ranges of keys: the part of an index, or of the documents of a collection, that a scan reads.
 
+use std::sync::Arc;
+
 use frond_bson::key;
 
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, TreeId};
+use frond_storage::record_layout::PartitionId;
 
 /// An interval of whole keys.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +35,8 @@ pub struct KeyRange {
     /// Bounds of whole keys, besides those of the fields.
     pub interval: KeyInterval,
     pub direction: Direction,
+    /// In an index of a partitioned collection, the partitions that are read, one after the other. Their numbers precede the fields.
+    pub partitions: Option<Arc<[PartitionId]>>,
 }
 
 /// The range of a scan of the documents of a collection.
@@ -44,5 +49,6 @@ pub fn primary_range(tree: TreeId, ranges: Intervals, direction: Direction) -> K
         }],
         interval: KeyInterval::default(),
         direction,
+        partitions: None,
     }
 }

@@ -5,6 +5,7 @@
 //! this the explosion of a scan, and the stage `SORT_MERGE`.)
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use frond_bson::key;
 use frond_query::sort::SortSpec;
@@ -104,7 +105,8 @@ fn explode(
 ) -> Option<Vec<IndexAccess>> {
     let mut order = order.to_vec();
     let mut points: Vec<&Intervals> = Vec::new();
-    let mut scans = 1_usize;
+    // The scans of each partition are in the order, but not one after the other.
+    let mut scans = access.partitions.as_ref().map_or(1, |all| all.len());
     let direction = loop {
         if let Some(direction) = direction_for(sort, &order) {
             break direction;
@@ -114,13 +116,13 @@ fn explode(
         if !ranges.all_points() || ranges.is_none() {
             return None;
         }
-        if scans > SCANS_MAX {
-            limit_reached.set(true);
-            return None;
-        }
         order.get_mut(points.len())?.is_point = true;
         points.push(ranges);
     };
+    if scans > SCANS_MAX {
+        limit_reached.set(true);
+        return None;
+    }
     let rest = access.bounds.fields.iter().skip(points.len());
     let intervals = rest.map(|ranges| ranges.as_slice().len()).sum::<usize>();
     if scans.saturating_mul(points.len() + intervals) > INTERVALS_MAX {
@@ -149,7 +151,16 @@ fn explode(
             })
             .collect();
     }
-    Some(branches)
+    let Some(partitions) = access.partitions.as_ref().filter(|all| all.len() > 1) else {
+        return Some(branches);
+    };
+    let each = branches.iter().flat_map(|branch| {
+        partitions.iter().map(|partition| IndexAccess {
+            partitions: Some(Arc::new([*partition])),
+            ..branch.clone()
+        })
+    });
+    Some(each.collect())
 }
 
 /// The scan of an index as a merge of scans that give the order of `sort`; `None` if they do not give it.

@@ -2,7 +2,7 @@
 //!
 //! [`choose`] picks an index for the conditions of the filter out of [`candidates`], [`query`] is its input, [`sorted`] finds the order that an index gives,
 //! [`merge`] the order that several scans give together, [`partial`] whether a partial index has all matching documents,
-//! [`residual`] the conditions that the bounds do not decide, [`oplog`] the bounds of a scan of the oplog. [`key_range`] has
+//! [`partitions`] the partitions that a query reads, [`residual`] the conditions that the bounds do not decide, [`oplog`] the bounds of a scan of the oplog. [`key_range`] has
 //! the keys that are read, [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries,
 //! [`summary`] names the scans of a plan.
 //! Nothing here reads data: operators and trial runs are in `exec`.
@@ -16,6 +16,7 @@ pub mod near;
 pub mod oplog;
 mod order;
 pub mod partial;
+pub mod partitions;
 pub mod query;
 pub(crate) mod required_fields;
 pub mod residual;
@@ -38,6 +39,7 @@ use frond_storage::index::route::ExpandedIndex;
 use frond_storage::index::route::IndexBounds;
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, TreeId};
+use frond_storage::record_layout::PartitionId;
 pub use key_range::{KeyInterval, primary_range};
 use key_range::{KeyRange, ScanField};
 
@@ -199,6 +201,8 @@ pub struct IndexAccess {
     pub exact: bool,
     /// Whether one document can have several entries inside the bounds.
     pub may_repeat: bool,
+    /// In a partitioned collection, the partitions whose entries are read, in the order of their keys.
+    pub partitions: Option<Arc<[PartitionId]>>,
     /// The index as this plan uses it, if that is not its specification.
     pub expanded: Option<Arc<ExpandedIndex>>,
 }
@@ -245,6 +249,7 @@ impl IndexAccess {
                 .collect(),
             interval: self.interval.clone(),
             direction: self.direction,
+            partitions: self.partitions.clone(),
         }
     }
 }

@@ -89,6 +89,7 @@ pub(super) fn plan(
                 direction: Direction::Forward,
                 covered: false,
                 exact: false,
+                partitions: query.partitions.cloned(),
                 expanded: None,
             };
             Some((

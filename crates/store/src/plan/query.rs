@@ -15,6 +15,7 @@ use frond_storage::error::{Result, command};
 use frond_storage::index::Index;
 use frond_storage::keyspace::Direction;
 use frond_storage::plan_rules::AllowedIndexes;
+use frond_storage::record_layout::PartitionId;
 
 /// The input of the planner.
 #[derive(Clone, Copy)]
@@ -36,6 +37,8 @@ pub struct Query<'a> {
     pub limits: &'a KeyLimits,
     /// Whether documents are stored by record id, and not by `_id`.
     pub by_record: bool,
+    /// The partitions that may have matching documents, if the collection has partitions.
+    pub partitions: Option<&'a Arc<[PartitionId]>>,
     /// Whether the options of the request allow the plan `IDHACK`.
     pub by_id_only: bool,
     /// The path, if only its distinct values are wanted.

@@ -45,7 +45,8 @@ impl Staging<'_> {
         self.removes_only = false;
         self.note_change(key, new, &written);
         let buffers = (&mut self.buffers.key, &mut self.buffers.value);
-        self.counts.bytes += writer.update(&mut self.batch, key, update, buffers)?;
+        let more = writer.update(&mut self.batch, key, update, buffers)?;
+        self.count(key, |counts| counts.bytes += more);
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, new, Some(change));
         }

@@ -6,7 +6,7 @@ mod look_up;
 mod moving;
 mod others;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ use frond_storage::merge::Counts;
 use frond_storage::options::Invalid;
 use frond_storage::points::point;
 use frond_storage::record::{self, load::Parts};
+use frond_storage::record_layout::PartitionId;
 
 /// Below this many documents, preparing the write set costs more than it saves.
 const EXPECTED_MIN: usize = 8;
@@ -87,6 +88,8 @@ pub struct Staging<'a> {
     pub(super) snapshot: Snapshot,
     pub(super) batch: WriteSet,
     pub(super) counts: Counts,
+    /// The part of each partition in these counts.
+    partitions: BTreeMap<PartitionId, Counts>,
     pub(super) documents: usize,
     pub(super) buffers: &'a mut Buffers,
     /// The greatest primary key of the snapshot.
@@ -147,6 +150,7 @@ impl<'a> Staging<'a> {
             snapshot,
             batch,
             counts: Counts::default(),
+            partitions: BTreeMap::new(),
             documents: 0,
             buffers,
             last_stored: None,
@@ -317,6 +321,7 @@ impl<'a> Staging<'a> {
         if let Some(time_series) = &self.collection.settings.time_series {
             time_series.check(doc)?;
         }
+        self.collection.check_partition(key)?;
         let warning = self.validate(doc, None)?;
         if !is_by_record && self.is_stored(key)? {
             return Err(duplicate::of_id(self.collection, doc));
@@ -341,10 +346,18 @@ impl<'a> Staging<'a> {
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, doc, None);
         }
-        self.counts.add_document(doc.len_bytes());
+        self.count(key, |counts| counts.add_document(doc.len_bytes()));
         self.documents += 1;
         self.warnings.extend(warning);
         Ok(Staged::Done)
+    }
+
+    /// Changes the counters for the document under a key.
+    pub(super) fn count(&mut self, key: &[u8], change: impl Fn(&mut Counts)) {
+        change(&mut self.counts);
+        if let Some(partitions) = self.collection.settings.records().partitions() {
+            change(self.partitions.entry(partitions.of(key)).or_default());
+        }
     }
 
     /// Whether the snapshot has this primary key. Keys beyond the greatest need no look-up.
@@ -405,8 +418,11 @@ impl<'a> Staging<'a> {
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, new, Some(change));
         }
-        self.counts.remove_document(counted_bytes(old, parts));
-        self.counts.add_document(new.len_bytes());
+        let before = counted_bytes(old, parts);
+        self.count(key, |counts| {
+            counts.remove_document(before);
+            counts.add_document(new.len_bytes());
+        });
         self.documents += 1;
         self.warnings.extend(warning);
         Ok(Staged::Done)
@@ -434,7 +450,8 @@ impl<'a> Staging<'a> {
         let writer = collection.document_writer();
         writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
         self.note_change(key, old, written);
-        self.counts.remove_document(counted_bytes(old, parts));
+        let before = counted_bytes(old, parts);
+        self.count(key, |counts| counts.remove_document(before));
         self.documents += 1;
         Ok(())
     }
@@ -483,6 +500,7 @@ impl<'a> Staging<'a> {
         if !self.catalog.is_live() {
             let effects = Effects {
                 counts: self.counts,
+                partitions: self.partitions,
                 multikey: self.multikey,
                 warnings: self.warnings,
                 log: self.log,
@@ -492,6 +510,10 @@ impl<'a> Staging<'a> {
         }
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
+        }
+        for (id, change) in &self.partitions {
+            let uuid = &self.collection.uuid;
+            catalog::change_partition_counter(&mut self.batch, uuid, *id, *change);
         }
         // Pre-images take more room than the documents until they expire.
         if self.removes_only && !self.keeps_pre_images() {

@@ -29,6 +29,7 @@ mod natural_order;
 mod offline;
 mod oplog;
 mod parallel_scans;
+mod partitions;
 mod plan_abilities;
 mod plan_corners;
 mod plan_fuzz;

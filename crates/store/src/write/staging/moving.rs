@@ -19,6 +19,7 @@ impl Staging<'_> {
         updated: Updated<'_>,
     ) -> Result<Staged> {
         super::check_key(moved)?;
+        self.collection.check_partition(moved)?;
         let touches = |_: &str| true;
         let change = Change {
             old,
@@ -40,8 +41,9 @@ impl Staging<'_> {
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, moved, new, None);
         }
-        self.counts.remove_document(counted_bytes(old, None));
-        self.counts.add_document(new.len_bytes());
+        let before = counted_bytes(old, None);
+        self.count(key, |counts| counts.remove_document(before));
+        self.count(moved, |counts| counts.add_document(new.len_bytes()));
         self.documents += 1;
         Ok(Staged::Done)
     }

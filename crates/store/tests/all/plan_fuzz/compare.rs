@@ -30,6 +30,9 @@ struct Pair<'a> {
     compound: Vec<DocBuf>,
     /// The filters of the partial indexes.
     partial: Vec<DocBuf>,
+    /// The first field of the primary key, if the collection has partitions, and how many were added.
+    divides_by: Option<String>,
+    partitions: u64,
     /// The seed and the indexes.
     name: String,
     compared: u64,
@@ -48,6 +51,8 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         hints: vec!["_id_".to_owned()],
         compound: Vec::new(),
         partial: Vec::new(),
+        divides_by: None,
+        partitions: 0,
         name: String::new(),
         compared: 0,
     };
@@ -58,6 +63,20 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
     }
     let store = &fixture.store;
     store.create_collection(&pair.indexed, &options).unwrap();
+    if options.contains_key("partitioned") {
+        let key = options.get_doc("primaryKey").unwrap_or(Doc::empty());
+        let path = key.iter().next().map_or("_id", |(path, _)| path);
+        pair.divides_by = Some(path.to_owned());
+        let mut bounds: Vec<_> = (0..random.below(5)).map(|_| random.bound()).collect();
+        bounds.sort_by(|a, b| frond_bson::compare(&a.as_value(), &b.as_value()));
+        for bound in bounds {
+            let mut max = DocBuf::new();
+            max.push(path, bound.as_value());
+            // Some bounds are equal.
+            let added = store.add_partition(&pair.indexed, Some(&max));
+            pair.partitions += u64::from(added.is_ok());
+        }
+    }
     let indexes: Vec<DocBuf> = (0..1 + random.below(6))
         .map(|name| random.index(name))
         .collect();
@@ -75,7 +94,10 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         }
     }
     made.extend(after.iter().filter(|index| pair.create(index)));
-    pair.name = format!("seed {seed}, {options:?}, indexes {made:?}");
+    pair.name = format!(
+        "seed {seed}, {options:?}, {} partitions more, indexes {made:?}",
+        pair.partitions
+    );
     let holds_all = made.iter().filter(|index| holds_all_documents(index));
     pair.hints
         .extend(holds_all.map(|index| index.get_str("name").unwrap().to_owned()));
@@ -92,6 +114,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         .collect();
     for request in 0..REQUESTS {
         match request % 10 {
+            5 if random.one_in(2) => pair.divide(&mut random),
             8 => pair.update(&mut random, &known),
             9 => pair.delete(&mut random, &known),
             _ => pair.read(&mut random, &known),
@@ -438,6 +461,21 @@ impl Pair<'_> {
             self.everything(&self.copy),
             "{what}"
         );
+    }
+
+    /// Adds a partition to a collection that has some.
+    fn divide(&mut self, random: &mut Random) {
+        let max = random.bound();
+        let max = self.divides_by.as_ref().map(|path| {
+            let mut bound = DocBuf::new();
+            bound.push(path, max.as_value());
+            bound
+        });
+        if let Some(max) = max {
+            // It may be below a document or another bound.
+            let added = self.fixture.store.add_partition(&self.indexed, Some(&max));
+            self.partitions += u64::from(added.is_ok());
+        }
     }
 
     /// Makes the copy equal to the collection.

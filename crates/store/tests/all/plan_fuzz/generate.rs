@@ -165,7 +165,29 @@ impl Random {
             }
         }
         key.push("_id", 1);
-        doc! {"primaryKey": &key}
+        let mut options = doc! {"primaryKey": &key};
+        let ascends = key
+            .iter()
+            .next()
+            .is_some_and(|(_, direction)| direction == Value::Int32(1));
+        if ascends && !self.one_in(3) {
+            options.push("partitioned", true);
+        }
+        options
+    }
+
+    /// The end of a partition.
+    pub fn bound(&mut self) -> OwnedValue {
+        loop {
+            let value = self.scalar();
+            let is_bound = !matches!(
+                value.as_value(),
+                Value::MinKey | Value::MaxKey | Value::Array(_)
+            );
+            if is_bound {
+                return value;
+            }
+        }
     }
 
     /// A collation of an index or of a query; mostly none.
