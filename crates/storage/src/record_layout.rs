@@ -61,7 +61,7 @@ const PERIOD_OF_1970: u64 = 1 << 63;
 
 impl Partitions {
     /// The partition of a key.
-    pub fn of(&self, record: &[u8]) -> PartitionId {
+    pub fn containing(&self, record: &[u8]) -> PartitionId {
         match self {
             Partitions::Listed { bounds, last, .. } => {
                 let value = leading_value(record);
@@ -184,7 +184,7 @@ pub fn leading_date(record: &[u8]) -> Option<i64> {
     }
 }
 
-/// How the keys of a collection's documents are composed. The default is one ascending value: an `_id` or a record id.
+/// The composition of the keys of a collection's documents. The default is one ascending value: an `_id` or a record id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordLayout {
     /// The directions of the values, if there is more than one.
@@ -228,7 +228,7 @@ impl RecordLayout {
     /// Appends what precedes the fields of an entry for the document under this key.
     pub fn write_prefix(&self, record: &[u8], out: &mut Vec<u8>) {
         if let Some(partitions) = &self.partitions {
-            out.extend_from_slice(&partitions.of(record).bytes());
+            out.extend_from_slice(&partitions.containing(record).bytes());
         }
     }
 }
@@ -264,7 +264,7 @@ mod tests {
     fn periods_are_numbered_in_the_order_of_dates() {
         let hour = 3_600_000;
         let partitions = Partitions::Periods { millis: hour };
-        let of = |date| partitions.of(&encoded(&[Value::DateTime(date), Value::Int32(1)]));
+        let of = |date| partitions.containing(&encoded(&[Value::DateTime(date), Value::Int32(1)]));
         assert_eq!(of(0), of(hour - 1));
         assert!(of(-1) < of(0) && of(hour - 1) < of(hour));
         for date in [i64::MIN, -hour, -1, 0, 1, hour, 1 << 50, i64::MAX] {
@@ -293,7 +293,7 @@ mod tests {
         };
         for (value, id) in [(-5, 0), (10, 0), (11, 3), (20, 3), (21, 4), (1000, 4)] {
             let record = [bound(value), bound(7)].concat();
-            assert_eq!(partitions.of(&record), PartitionId(id), "{value}");
+            assert_eq!(partitions.containing(&record), PartitionId(id), "{value}");
             let range = partitions.range(PartitionId(id)).unwrap();
             assert!(range.low <= record && range.high.is_none_or(|high| record < high));
         }

@@ -11,6 +11,7 @@ use crate::inventory::{self, Listed};
 /// MongoDB's codes that say that it is done already.
 const NAMESPACE_EXISTS: i32 = 48;
 const NAMESPACE_NOT_FOUND: i32 = 26;
+const BAD_VALUE: i32 = 2;
 const INDEX_NOT_FOUND: i32 = 27;
 
 /// MongoDB's code for an index that another client is building, such as a migration that was killed.
@@ -67,6 +68,16 @@ pub fn drop(client: &mut Client, collection: &Collection) -> Result<()> {
         &collection.database,
         &command,
         &[NAMESPACE_NOT_FOUND],
+    )
+}
+
+/// Adds or drops a partition. It may be so already, as changes may be applied twice.
+pub fn change_partition(client: &mut Client, collection: &Collection, command: &Doc) -> Result<()> {
+    run(
+        client,
+        &collection.database,
+        command,
+        &[NAMESPACE_NOT_FOUND, BAD_VALUE],
     )
 }
 

@@ -191,6 +191,12 @@ async fn commands_about_databases_and_the_catalog() {
             (doc! {"collMod": "v", "pipeline": []}, "error 72"),
             (doc! {"collStats": "c"}, "collStats@test.c"),
             (doc! {"convertToCapped": "c"}, "convertToCapped@test.c"),
+            (doc! {"addPartition": "c"}, "collMod@test.c"),
+            (
+                doc! {"dropPartition": "c", "id": 0},
+                "dropCollection@test.c",
+            ),
+            (doc! {"getPartitionInfo": "c"}, "collStats@test.c"),
             (
                 doc! {"cloneCollectionAsCapped": "c", "toCollection": "d"},
                 "(find@test.c & convertToCapped+createIndex+insert@test.d)",

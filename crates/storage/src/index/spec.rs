@@ -59,7 +59,7 @@ pub struct IndexSpec {
     pub collator: Collator,
     /// Only documents that match have entries.
     pub partial: Option<Partial>,
-    /// How the keys of the collection's documents are composed, with which entries end.
+    /// The composition of the keys of the collection's documents, with which entries end.
     pub records: RecordLayout,
     /// Whether its entries are the documents of the collection: it is the primary key.
     pub primary: bool,

@@ -78,7 +78,7 @@ pub struct CollectionOptions {
     pub natural_order: Option<NaturalOrder>,
     /// The fields by which documents are stored, if `create` set others than `_id`.
     pub primary_key: Option<PrimaryKey>,
-    /// How it is divided into partitions, if it is.
+    /// Its partitions, if it has some.
     pub partitioned: Option<Partitioned>,
     /// The options of a time series, if it is one.
     pub time_series: Option<TimeSeries>,
@@ -457,7 +457,7 @@ impl CollectionOptions {
         self.numbers_records() || self.primary_key.is_some()
     }
 
-    /// How the keys of documents are composed.
+    /// The composition of the keys of documents.
     pub fn records(&self) -> &RecordLayout {
         &self.records
     }

@@ -24,7 +24,7 @@ pub struct ListedPartition {
     pub created_ms: i64,
 }
 
-/// How a collection is divided.
+/// The rule by which a collection is divided.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Division {
     /// Partitions that commands add.
@@ -49,7 +49,7 @@ pub struct Partitioned {
 /// The most partitions that are added to a collection: each may cost a search of an index.
 pub const PARTITIONS_MAX: usize = 10_000;
 
-/// The option as it is given.
+/// The option of a request, before it is checked against the primary key.
 pub(super) enum GivenPartitions {
     Off,
     Division(Option<String>, Division),

@@ -89,7 +89,7 @@ impl PrimaryKey {
     ///
     /// # Errors
     /// `BadValue` (2) if a field is an array, or lies in one; errors of the keys of indexes.
-    pub fn of(&self, doc: &Doc, keys: &mut IndexKeys) -> Result<Vec<u8>> {
+    pub fn key_of(&self, doc: &Doc, keys: &mut IndexKeys) -> Result<Vec<u8>> {
         keys.generate(&self.spec, doc, 0)?;
         let mut all = keys.iter();
         match (all.next(), all.next()) {

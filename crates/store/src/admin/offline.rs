@@ -284,7 +284,7 @@ fn repair(
         if is_sound {
             counts.add_document(record::counted_bytes(stored));
             if let Some(partitions) = collection.settings.records().partitions() {
-                let counts = of_partitions.entry(partitions.of(key)).or_default();
+                let counts = of_partitions.entry(partitions.containing(key)).or_default();
                 counts.add_document(record::counted_bytes(stored));
             }
             if let Ok(doc) = whole
@@ -349,7 +349,7 @@ fn repair(
 fn is_key_of(collection: &Collection, key: &[u8], doc: &Doc) -> bool {
     match &collection.settings.primary_key {
         Some(primary_key) => {
-            let own = primary_key.of(doc, &mut IndexKeys::default());
+            let own = primary_key.key_of(doc, &mut IndexKeys::default());
             own.is_ok_and(|own| own == key)
         }
         None => record_of_key(key).is_some(),

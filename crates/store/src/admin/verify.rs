@@ -244,7 +244,7 @@ fn read_documents(
         counts.add_document(record::counted_bytes(stored));
         if let Some(partitions) = collection.settings.records().partitions() {
             let counts = of_partitions
-                .entry(partitions.of(key))
+                .entry(partitions.containing(key))
                 .or_insert(Counts::default());
             counts.add_document(record::counted_bytes(stored));
         }
@@ -277,7 +277,7 @@ fn read_documents(
         }
         id_key.clear();
         if let Some(primary_key) = &collection.settings.primary_key {
-            id_key = primary_key.of(doc, &mut keys)?;
+            id_key = primary_key.key_of(doc, &mut keys)?;
         } else if collection.is_by_record() {
             id_key.extend_from_slice(key);
         } else if let Some(id) = doc.get("_id") {

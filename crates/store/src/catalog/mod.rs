@@ -266,7 +266,7 @@ impl Collection {
         self.indexes.iter().find(|index| index.spec.name == name)
     }
 
-    /// How it is divided, if it has partitions.
+    /// The rule by which it is divided, if it has partitions.
     pub(crate) fn partitions(&self) -> Option<(&Partitioned, &Partitions)> {
         let settings = &self.settings;
         settings

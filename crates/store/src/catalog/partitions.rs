@@ -2,7 +2,7 @@
 //!
 //! A partition is a range of the keys of the documents, and a range of the keys of each index, which begin with its number
 //! (`record_layout.rs` of `frond-storage`). It is dropped by a range delete in each of these trees, under the gate of the collection: every writer has
-//! committed before, or finds another version of the collection and begins anew. Each commit changes the counters of the partitions it writes
+//! committed before, or finds another version of the collection and starts over. Each commit changes the counters of the partitions it writes
 //! to, so that nothing has to be counted.
 
 use std::ops::Bound;
@@ -260,7 +260,8 @@ impl Catalog {
             let snapshot = self.engine().snapshot();
             let greatest = greatest_value(&collection, &snapshot, &partitioned.by)?;
             let last = listed.last().map(|one| PartitionId(u64::from(one.id)));
-            let in_last = greatest.filter(|(record, _)| Some(partitions.of(record)) == last);
+            let in_last =
+                greatest.filter(|(record, _)| Some(partitions.containing(record)) == last);
             let max = match (max, &in_last) {
                 (Some(max), _) => {
                     let end = partitioned.encode(max, collection.collator())?;
@@ -284,7 +285,7 @@ impl Catalog {
             };
             let mut listed = listed.clone();
             if let Some(last) = listed.last_mut() {
-                last.max = Some(max);
+                last.max = Some(max.clone());
             }
             listed.push(ListedPartition {
                 id: next,
@@ -304,7 +305,7 @@ impl Catalog {
                 &mut batch,
                 &collection,
                 "addPartition",
-                &doc! {"id": i64::from(next)},
+                &doc! {"id": i64::from(next), "newMax": &max},
             );
             Ok((Some(after), batch))
         })?;
@@ -518,7 +519,7 @@ pub(crate) fn existing_partitions(
         };
         let mut cursor = snapshot.cursor(primary, low, high, Direction::Forward)?;
         while let Some((key, _)) = cursor.next()? {
-            let id = partitions.of(key);
+            let id = partitions.containing(key);
             if found.last() != Some(&id) {
                 found.push(id);
             }

@@ -10,7 +10,7 @@ use frond_oplog::token::Token;
 use frond_storage::error::{Result, corrupt};
 
 /// The types of events that a stream shows without `showExpandedEvents`.
-const CLASSIC: [&str; 7] = [
+const CLASSIC: [&str; 8] = [
     "insert",
     "update",
     "replace",
@@ -18,6 +18,8 @@ const CLASSIC: [&str; 7] = [
     "drop",
     "rename",
     "dropDatabase",
+    // Otherwise a stream would not show that documents are gone.
+    "dropPartition",
 ];
 
 /// The collection of the definitions of views.
@@ -110,6 +112,8 @@ impl<'a> Subject<'a> {
             "createIndexes" | "commitIndexBuild" => ("createIndexes", None),
             "dropIndexes" => ("dropIndexes", None),
             "collMod" => ("modify", None),
+            "addPartition" => ("addPartition", None),
+            "dropPartition" => ("dropPartition", None),
             _ => return None,
         };
         let (db, coll) = match operation_type {
@@ -237,6 +241,8 @@ fn description(subject: &Subject<'_>, entry: &RawEntry<'_>) -> Option<DocBuf> {
         }
         "dropIndexes" => indexes(&without(entry.o2().unwrap_or(o), &["dropIndexes"])),
         "collMod" => without(o, &["collMod"]),
+        "addPartition" => without(o, &["addPartition"]),
+        "dropPartition" => without(o, &["dropPartition"]),
         _ => return None,
     })
 }

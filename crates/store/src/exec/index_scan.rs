@@ -129,7 +129,7 @@ impl Operator for IndexScan {
                 return Ok(Flow::Continue.into());
             }
             let mut row = RowRef::of_key(parts.id);
-            // What is above need not look the document up.
+            // The operators above need not look the document up.
             row.record = index.spec.primary.then_some(value);
             let shown;
             if *shows_key {

@@ -306,7 +306,7 @@ impl<'a> Staging<'a> {
                 return Ok(Staged::NextCommit);
             }
             record = match (&self.collection.settings.primary_key, &mut self.last_record) {
-                (Some(primary_key), _) => primary_key.of(doc, &mut self.buffers.old_keys)?,
+                (Some(primary_key), _) => primary_key.key_of(doc, &mut self.buffers.old_keys)?,
                 (None, None) => self.collection.next_record(),
                 (None, Some(last)) => {
                     *last += 1;
@@ -356,7 +356,11 @@ impl<'a> Staging<'a> {
     pub(super) fn count(&mut self, key: &[u8], change: impl Fn(&mut Counts)) {
         change(&mut self.counts);
         if let Some(partitions) = self.collection.settings.records().partitions() {
-            change(self.partitions.entry(partitions.of(key)).or_default());
+            change(
+                self.partitions
+                    .entry(partitions.containing(key))
+                    .or_default(),
+            );
         }
     }
 
@@ -399,7 +403,7 @@ impl<'a> Staging<'a> {
         if let Some(primary_key) = &self.collection.settings.primary_key
             && primary_key.spec.is_affected(touches)
         {
-            let moved = primary_key.of(new, &mut self.buffers.old_keys)?;
+            let moved = primary_key.key_of(new, &mut self.buffers.old_keys)?;
             if moved != key {
                 let staged = self.move_document(key, &moved, old, new, updated)?;
                 self.warnings

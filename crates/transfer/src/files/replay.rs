@@ -268,7 +268,9 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             "collMod" => self.coll_mod(entry, &collection, o),
-            "convertToCapped" | "emptycapped" => self.push(entry),
+            "convertToCapped" | "emptycapped" | "addPartition" | "dropPartition" => {
+                self.push(entry)
+            }
             other => {
                 let what = format!("the oplog ({other} of {collection})");
                 self.left_out.add(&what, OF_COMMAND, 1);

@@ -356,6 +356,10 @@ impl Applier<'_> {
                 let refused = schema::synchronize(&mut self.source, &mut self.target, &collection)?;
                 self.refused.extend(refused);
             }
+            Change::Partition(collection, command) if filter.takes(&collection) => {
+                self.flush()?;
+                schema::change_partition(&mut self.target, &collection, &command)?;
+            }
             Change::DropDatabase(database) => {
                 self.flush()?;
                 for listed in inventory::collections(&mut self.target, &database)? {

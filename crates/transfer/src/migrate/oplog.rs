@@ -93,6 +93,12 @@ impl Reader {
         };
         match name {
             "drop" => each_of(named().map(Change::Drop), each),
+            "addPartition" | "dropPartition" => {
+                each_of(
+                    named().map(|collection| Change::partition(collection, name, o)),
+                    each,
+                );
+            }
             "dropDatabase" => each(Change::DropDatabase(database.to_owned())),
             "renameCollection" => {
                 let to = o.get_str("to").and_then(split);

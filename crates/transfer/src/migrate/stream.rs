@@ -45,6 +45,10 @@ pub fn change(event: &Doc) -> Option<Change> {
         "dropDatabase" => Some(Change::DropDatabase(
             event.get_doc("ns")?.get_str("db")?.to_owned(),
         )),
+        name @ ("addPartition" | "dropPartition") => {
+            let details = event.get_doc("operationDescription")?;
+            Some(Change::partition(named("ns")?, name, details))
+        }
         "create" | "createIndexes" | "dropIndexes" | "modify" => Some(Change::Schema(named("ns")?)),
         _ => None,
     }
@@ -74,6 +78,13 @@ mod tests {
             (
                 doc! { "operationType": "drop", "ns": &ns },
                 Some(Change::Drop(c())),
+            ),
+            (
+                doc! { "operationType": "dropPartition", "ns": &ns, "operationDescription": { "id": 3, "numRecords": 5 } },
+                Some(Change::Partition(
+                    c(),
+                    doc! { "dropPartition": "c", "id": 3 },
+                )),
             ),
             (
                 doc! { "operationType": "modify", "ns": &ns },

@@ -57,6 +57,24 @@ def inserts_updates_replacements_and_deletes(server, client):
         equal([without(event, "ns") for event in events], expected)
 
 
+@test
+def a_dropped_partition_is_one_event(server, client):
+    database = client.streams
+    database.drop_collection("divided")
+    divided = database.create_collection("divided", partitioned={"by": "ts", "every": "1d"})
+    days = [datetime.datetime(2030, 1, day) for day in (1, 2)]
+    with watch(divided) as stream:
+        divided.insert_many([{"_id": n, "ts": days[n % 2]} for n in range(6)])
+        database.command("dropPartition", "divided", id=days[0])
+        divided.delete_one({"_id": 1})
+        events = read(stream, 8)
+    equal(kinds(events), ["insert"] * 6 + ["dropPartition", "delete"])
+    equal(events[6]["ns"], {"db": "streams", "coll": "divided"})
+    with watch(divided, show_expanded_events=True, resume_after=events[5]["_id"]) as stream:
+        (expanded,) = read(stream, 1)
+    equal(expanded["operationDescription"], {"id": days[0], "numRecords": 3})
+
+
 def fresh(client, name="streams"):
     client.drop_database(name)
     return client[name]

@@ -14,6 +14,7 @@ pub mod drop_indexes;
 pub mod list_collections;
 pub mod list_databases;
 pub mod list_indexes;
+pub mod partitions;
 pub mod re_index;
 pub mod rename_collection;
 pub mod truncate_capped;
@@ -30,6 +31,9 @@ pub static COMMANDS: &[&dyn Command] = &[
     &list_collections::ListCollections,
     &list_databases::ListDatabases,
     &list_indexes::ListIndexes,
+    &partitions::AddPartition,
+    &partitions::DropPartition,
+    &partitions::GetPartitionInfo,
     &re_index::ReIndex,
     &rename_collection::RenameCollection,
     &truncate_capped::Captrunc,

@@ -6,7 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::arguments::Arguments;
 use crate::commands::catalog::{
     coll_mod, convert_to_capped, create, create_indexes, drop, drop_database, drop_indexes,
-    rename_collection,
+    partitions, rename_collection,
 };
 use crate::commands::spec::Command;
 use crate::concern::WriteConcern;
@@ -29,6 +29,16 @@ pub(super) fn apply(cx: &mut Context<'_>, entry: &Doc) -> Result<()> {
         Err(error) if translated.accepted.contains(&error.code()) => Ok(()),
         done => done,
     }
+}
+
+/// A command with one of the fields of an entry.
+fn command_with(name: &str, value: Value<'_>, object: &Doc, field: &str) -> DocBuf {
+    let mut command = DocBuf::new();
+    command.push(name, value);
+    if let Some(given) = object.get(field) {
+        command.push(field, given);
+    }
+    command
 }
 
 /// A command that an entry stands for.
@@ -96,6 +106,17 @@ pub(super) fn translate<'a>(entry: &'a Doc, object: &Doc) -> Result<Translated<'
             &convert_to_capped::ConvertToCapped,
             object.to_owned(),
             &[ErrorCode::NamespaceNotFound],
+        ),
+        "addPartition" => (
+            &partitions::AddPartition,
+            command_with(name, value, object, "newMax"),
+            &[ErrorCode::NamespaceNotFound],
+        ),
+        // It may be dropped already.
+        "dropPartition" => (
+            &partitions::DropPartition,
+            command_with(name, value, object, "id"),
+            &[ErrorCode::NamespaceNotFound, ErrorCode::BadValue],
         ),
         "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => (
             &drop_indexes::DropIndexes,
