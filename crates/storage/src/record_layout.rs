@@ -30,6 +30,9 @@ impl PartitionId {
     }
 }
 
+/// The partitions from the first number to the second one, both included, whichever of them there are.
+pub type PartitionSpan = (PartitionId, PartitionId);
+
 /// The length of a partition's number in a key.
 pub const PARTITION_BYTES: usize = size_of::<u64>();
 
@@ -142,6 +145,46 @@ impl Partitions {
         }
     }
 
+    /// The partitions that may have keys in a range, of which the bounds are encoded values or what is beside them. `None` if there
+    /// are none. With a list of partitions each has a span of its own.
+    pub fn spans(&self, low: &[u8], high: Option<&[u8]>) -> Vec<PartitionSpan> {
+        match self {
+            Partitions::Listed { .. } => {
+                let overlaps = |range: &PartitionRange| {
+                    high.is_none_or(|high| range.low.as_slice() < high)
+                        && range.high.as_ref().is_none_or(|end| low < end.as_slice())
+                };
+                let ids = self.listed().unwrap_or_default().into_iter();
+                let ranges = ids.filter_map(|id| self.range(id));
+                ranges
+                    .filter(overlaps)
+                    .map(|range| (range.id, range.id))
+                    .collect()
+            }
+            Partitions::Periods { millis } => {
+                let Some(first) = period_from(low, *millis) else {
+                    return Vec::new();
+                };
+                let last = high.map_or(Some(PartitionId(u64::MAX)), |high| {
+                    let id = period_from(high, *millis).unwrap_or(PartitionId(u64::MAX));
+                    // The bound itself is outside.
+                    let is_beginning = self
+                        .range(id)
+                        .is_some_and(|range| high <= range.low.as_slice());
+                    if is_beginning {
+                        id.0.checked_sub(1).map(PartitionId)
+                    } else {
+                        Some(id)
+                    }
+                });
+                last.filter(|last| first <= *last)
+                    .map(|last| (first, last))
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+
     /// All partitions that are listed, in the order of their keys. `None` if the documents decide which ones there are.
     pub fn listed(&self) -> Option<Vec<PartitionId>> {
         match self {
@@ -164,6 +207,22 @@ pub fn start_of_period(id: PartitionId, millis: i64) -> Option<i64> {
     id.0.wrapping_sub(PERIOD_OF_1970)
         .cast_signed()
         .checked_mul(millis)
+}
+
+/// The first period with dates that are not below a bound. `None` if all dates are below.
+fn period_from(bound: &[u8], millis: i64) -> Option<PartitionId> {
+    let mut least = Vec::new();
+    key::encode(&Value::DateTime(i64::MIN), &mut least);
+    let (Some(tag), Some(first)) = (least.first(), bound.first()) else {
+        return Some(PartitionId(0));
+    };
+    if first != tag {
+        return (first < tag).then_some(PartitionId(0));
+    }
+    // A bound may be shorter than a date, where the rest of it was all ones.
+    let mut date = bound.get(..least.len()).unwrap_or(bound).to_vec();
+    date.resize(least.len(), 0);
+    Some(period_of(leading_date(&date)?, millis))
 }
 
 fn leading_value(record: &[u8]) -> &[u8] {
@@ -277,6 +336,37 @@ mod tests {
             assert!(
                 range.low <= record && range.high.is_none_or(|high| record < high),
                 "{date}"
+            );
+        }
+        let date = |date| encoded(&[Value::DateTime(date)]);
+        let (first, second) = (of(0), of(hour));
+        for (low, high, span) in [
+            (
+                Vec::new(),
+                None,
+                Some((PartitionId(0), PartitionId(u64::MAX))),
+            ),
+            (date(5), Some(date(hour)), Some((first, first))),
+            (date(5), Some(date(hour + 1)), Some((first, second))),
+            (
+                date(hour - 1),
+                after_prefix(&date(hour - 1)),
+                Some((first, first)),
+            ),
+            (
+                date(hour),
+                after_prefix(&date(hour)),
+                Some((second, second)),
+            ),
+            (encoded(&[Value::MaxKey]), None, None),
+            (Vec::new(), Some(encoded(&[Value::Int32(1)])), None),
+        ] {
+            let found = partitions.spans(&low, high.as_deref());
+            let found = found.first().copied();
+            let is_below = found == Some((PartitionId(0), PartitionId(0)));
+            assert!(
+                found == span || (span.is_none() && is_below),
+                "{low:?} {high:?} {found:?}"
             );
         }
         assert_eq!(leading_date(&encoded(&[Value::Int32(1)])), None);

@@ -19,6 +19,7 @@ use crate::exec::stats::OperatorStats;
 use crate::exec::trial::TrialRun;
 use crate::find::{FindRequest, Planned, PlannedQuery, shape_of};
 use crate::op_stats::PlanHashes;
+use crate::plan::partitions::PartitionsRead;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
 use frond_storage::environment::environment;
@@ -133,7 +134,16 @@ impl DocumentStore {
         let empty = Doc::empty();
         let filter = &*canonical(request.filter.unwrap_or(empty));
         let budget = ExplainBudget::default();
+        let read = planned.as_ref().and_then(|planned| {
+            let filter = &planned.question.filter;
+            PartitionsRead::new(&planned.collection, &planned.snapshot, filter)
+        });
+        let partitions = match &read {
+            Some(read) => read.all()?,
+            None => Vec::new(),
+        };
         let mut describer = Describer {
+            partitions: &partitions,
             filter,
             sort: request.sort.unwrap_or(empty),
             projection: request.projection.unwrap_or(empty),

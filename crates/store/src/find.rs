@@ -28,11 +28,12 @@ use crate::exec::tail::Tail;
 use crate::exec::trial::{ExampleQuery, Trial, TrialRun};
 use crate::memory::OperationMemory;
 use crate::op_stats;
+use crate::plan::cache;
 use crate::plan::choose::choose;
+use crate::plan::partitions::PartitionsRead;
 use crate::plan::query::{Candidate, Query};
 use crate::plan::summary::Summary;
 use crate::plan::{Access, Hint, KeyLimits, Plan};
-use crate::plan::{cache, partitions};
 use crate::store::DocumentStore;
 pub(crate) use by_id::{IdLookUp, note_look_up, one_id};
 pub(crate) use distinct::Distinct;
@@ -254,7 +255,7 @@ impl PlannedQuery {
         let is_id_allowed = |allowed: &AllowedIndexes| {
             allowed.has(collection.id_index_name(), &frond_bson::doc! {"_id": 1})
         };
-        let partitions = partitions::of_query(&collection, &snapshot, &self.filter)?;
+        let partitions = PartitionsRead::new(&collection, &snapshot, &self.filter);
         let query = Query {
             partitions: partitions.as_ref(),
             filter: &self.filter,

@@ -81,9 +81,7 @@ pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
 pub use partitions::PartitionSelector;
-pub(crate) use partitions::{
-    change_partition_counter, existing_partitions, partition_counts, put_partition_counter,
-};
+pub(crate) use partitions::{change_partition_counter, partition_counts, put_partition_counter};
 pub(crate) use persist::{
     add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
 };

@@ -15,12 +15,13 @@ use super::persist::{self, counter_key};
 use super::{Catalog, Collection, Uuid, logged};
 use frond_storage::clock;
 use frond_storage::error::{Result, command, corrupt};
-use frond_storage::intervals::Intervals;
-use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, TreeId, WriteSet};
+use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::options::{Division, ListedPartition, PARTITIONS_MAX};
-use frond_storage::record_layout::{PARTITION_BYTES, PartitionId, Partitions, leading_date};
+use frond_storage::record_layout::{
+    PARTITION_BYTES, PartitionId, PartitionSpan, Partitions, leading_date,
+};
 
 /// Partitions that a command drops.
 #[derive(Debug)]
@@ -170,6 +171,56 @@ impl Collection {
         }
     }
 
+    /// The partitions of some spans that have documents in a snapshot, or were added. `None` if there are more than `most`.
+    /// Each costs one search of the collection.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn partitions_within(
+        &self,
+        snapshot: &Snapshot,
+        spans: &[PartitionSpan],
+        most: usize,
+    ) -> Result<Option<Vec<PartitionId>>> {
+        let Some((_, partitions)) = self.partitions() else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut found: Vec<PartitionId> = Vec::new();
+        if let Some(mut listed) = partitions.listed() {
+            listed.retain(|id| spans.iter().any(|(first, last)| first <= id && id <= last));
+            return Ok((listed.len() <= most).then_some(listed));
+        }
+        for (first, last) in spans {
+            let low = partitions
+                .range(*first)
+                .map(|range| range.low)
+                .unwrap_or_default();
+            let high = partitions.range(*last).and_then(|range| range.high);
+            let high = match &high {
+                Some(high) => Bound::Excluded(high.as_slice()),
+                None => Bound::Unbounded,
+            };
+            let mut cursor = snapshot.cursor(
+                self.primary,
+                Bound::Included(&low),
+                high,
+                Direction::Forward,
+            )?;
+            while let Some((key, _)) = cursor.next()? {
+                let id = partitions.containing(key);
+                found.push(id);
+                if found.len() > most {
+                    return Ok(None);
+                }
+                match partitions.range(id).and_then(|range| range.high) {
+                    Some(end) => cursor.seek(&end)?,
+                    None => break,
+                }
+            }
+        }
+        Ok(Some(found))
+    }
+
     /// The partitions that have documents in a snapshot, and those that were added.
     ///
     /// # Errors
@@ -178,7 +229,12 @@ impl Collection {
         let (_, partitions) = self.partitions().ok_or_else(|| not_partitioned(&self.ns))?;
         match partitions.listed() {
             Some(ids) => Ok(ids),
-            None => existing_partitions(snapshot, self.primary, partitions, &Intervals::all()),
+            None => {
+                let all = [(PartitionId(0), PartitionId(u64::MAX))];
+                Ok(self
+                    .partitions_within(snapshot, &all, usize::MAX)?
+                    .unwrap_or_default())
+            }
         }
     }
 }
@@ -494,40 +550,4 @@ fn greatest_value(
     let doc = collection.document_reader(snapshot).whole(&key, stored)?;
     let value = frond_bson::path::get_path(&doc, by).unwrap_or(Value::Null);
     Ok(Some((key, bound(by, value))))
-}
-
-/// The partitions of the documents whose keys begin with values in these ranges: one search for each.
-///
-/// # Errors
-/// Errors of the engine.
-pub(crate) fn existing_partitions(
-    snapshot: &Snapshot,
-    primary: TreeId,
-    partitions: &Partitions,
-    ranges: &Intervals,
-) -> Result<Vec<PartitionId>> {
-    let mut found: Vec<PartitionId> = Vec::new();
-    for interval in ranges.as_slice() {
-        let low = if interval.low.is_empty() {
-            Bound::Unbounded
-        } else {
-            Bound::Included(interval.low.as_slice())
-        };
-        let high = match &interval.high {
-            Some(high) => Bound::Excluded(high.as_slice()),
-            None => Bound::Unbounded,
-        };
-        let mut cursor = snapshot.cursor(primary, low, high, Direction::Forward)?;
-        while let Some((key, _)) = cursor.next()? {
-            let id = partitions.containing(key);
-            if found.last() != Some(&id) {
-                found.push(id);
-            }
-            match partitions.range(id).and_then(|range| range.high) {
-                Some(end) => cursor.seek(&end)?,
-                None => break,
-            }
-        }
-    }
-    Ok(found)
 }

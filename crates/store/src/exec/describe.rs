@@ -12,6 +12,7 @@ use crate::plan::IndexAccess;
 use crate::plan::residual::{Checked, checked, is_said_by_id};
 use frond_storage::intervals::{Interval, Intervals, Label};
 use frond_storage::keyspace::Direction;
+use frond_storage::record_layout::PartitionId;
 use frond_storage::text;
 
 /// Maximum bytes of the parts of an explanation that grow with the query. The rest, some KiB, fits beside them
@@ -106,6 +107,8 @@ pub struct Describer<'a> {
     pub collator: &'a Collator,
     /// The collation of the collection, and so of the index on `_id`.
     pub id_collator: &'a Collator,
+    /// The partitions that the query reads, if the collection has some.
+    pub partitions: &'a [PartitionId],
     /// Whether the stages have run, so that they have statistics.
     pub executed: bool,
     /// Shared by all stages of the explanation.
@@ -225,8 +228,16 @@ impl Describer<'_> {
         stage.push("isPartial", spec.partial.is_some());
         if let Some(partitions) = &access.partitions {
             let of_index = spec.records.partitions();
+            let is_read = |id: &&PartitionId| {
+                partitions
+                    .iter()
+                    .any(|(first, last)| first <= *id && *id <= last)
+            };
             let shown: ArrayBuf = (of_index.into_iter())
-                .flat_map(|all| partitions.iter().map(|id| all.shown(*id)))
+                .flat_map(|all| {
+                    let read = self.partitions.iter().filter(is_read);
+                    read.map(|id| all.shown(*id))
+                })
                 .collect();
             stage.push("partitions", &shown);
         }

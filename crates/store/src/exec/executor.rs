@@ -91,6 +91,7 @@ impl Executor {
             projection: Doc::empty(),
             collator,
             id_collator: collator,
+            partitions: &[],
             executed: true,
             budget: &ExplainBudget::default(),
         };

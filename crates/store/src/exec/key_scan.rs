@@ -6,17 +6,19 @@
 
 use std::cmp::Ordering;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use frond_bson::key;
 
 use super::operator::{ExecContext, Flow, Pulled};
 use super::stats::OperatorStats;
+use crate::plan::KeyInterval;
 use crate::plan::key_range::{KeyRange, ScanField};
 use frond_storage::error::{Result, corrupt};
 use frond_storage::intervals::Interval;
 use frond_storage::keyspace::after_prefix;
 use frond_storage::keyspace::{Cursor, Direction, Snapshot, TreeId};
-use frond_storage::record_layout::PartitionId;
+use frond_storage::record_layout::{PARTITION_BYTES, PartitionId, PartitionSpan};
 
 /// The result of a check of a key.
 enum Verdict {
@@ -54,12 +56,8 @@ pub struct KeyScan {
     tree: TreeId,
     range: Option<KeyRange>,
     cursor: Option<Cursor>,
-    /// The bounds of the keys, without the number of a partition.
-    bounds: (Vec<u8>, Option<Vec<u8>>),
-    direction: Direction,
-    /// The partitions that are still to be read, the next one last, and the number of the one at hand.
-    partitions: Vec<PartitionId>,
-    prefix: Vec<u8>,
+    /// The partitions that are read, and further bounds of the keys in each.
+    partitions: Option<(Arc<[PartitionSpan]>, KeyInterval)>,
     fields: Vec<ScanField>,
     forward: bool,
     /// Whether keys count as examined.
@@ -76,12 +74,9 @@ impl KeyScan {
         KeyScan {
             forward: range.direction == Direction::Forward,
             tree: range.tree,
-            direction: range.direction,
             range: Some(range),
             cursor: None,
-            bounds: (Vec::new(), None),
-            partitions: Vec::new(),
-            prefix: Vec::new(),
+            partitions: None,
             fields: Vec::new(),
             counts_keys: true,
             is_one_range: false,
@@ -135,50 +130,26 @@ impl KeyScan {
         if self.fields.iter().any(|field| field.ranges.is_none()) {
             return Ok(());
         }
+        stats.seeks += u64::from(self.counts_keys);
+        if let Some(spans) = partitions {
+            let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
+                return Ok(());
+            };
+            let low = first.0.bytes();
+            let high = last.1.0.checked_add(1).map(|end| PartitionId(end).bytes());
+            let high = match &high {
+                Some(high) => Bound::Excluded(high.as_slice()),
+                None => Bound::Unbounded,
+            };
+            self.cursor = Some(snapshot.cursor(tree, Bound::Included(&low), high, direction)?);
+            self.partitions = Some((spans, interval));
+            return Ok(());
+        }
         let (low, high) = outer_bounds(&self.fields);
         let low = interval.low.map_or(low.clone(), |other| other.max(low));
         let high = match (interval.high, high) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
-        };
-        self.is_one_range = match self.fields.as_slice() {
-            [field] => field.ranges.as_slice().len() == 1,
-            _ => false,
-        };
-        self.is_whole = !self.counts_keys && self.fields.iter().all(|field| field.ranges.is_all());
-        self.bounds = (low, high);
-        let Some(partitions) = partitions else {
-            return self.open_cursor(snapshot, tree, stats);
-        };
-        self.partitions = partitions.to_vec();
-        if direction == Direction::Forward {
-            self.partitions.reverse();
-        }
-        self.open_partition(snapshot, stats)
-    }
-
-    /// Opens the cursor in the next partition, if there is one.
-    fn open_partition(&mut self, snapshot: &Snapshot, stats: &mut OperatorStats) -> Result<()> {
-        self.cursor = None;
-        let Some(partition) = self.partitions.pop() else {
-            return Ok(());
-        };
-        self.prefix.clear();
-        self.prefix.extend_from_slice(&partition.bytes());
-        self.open_cursor(snapshot, self.tree, stats)
-    }
-
-    fn open_cursor(
-        &mut self,
-        snapshot: &Snapshot,
-        tree: TreeId,
-        stats: &mut OperatorStats,
-    ) -> Result<()> {
-        let low = with_prefix(&self.prefix, &self.bounds.0);
-        let high = match &self.bounds.1 {
-            Some(high) => Some(with_prefix(&self.prefix, high)),
-            None if self.prefix.is_empty() => None,
-            None => after_prefix(&self.prefix),
         };
         let upper = match &high {
             Some(high) => Bound::Excluded(high.as_slice()),
@@ -189,8 +160,12 @@ impl KeyScan {
         } else {
             Bound::Included(low.as_slice())
         };
-        stats.seeks += u64::from(self.counts_keys);
-        self.cursor = Some(snapshot.cursor(tree, lower, upper, self.direction)?);
+        self.is_one_range = match self.fields.as_slice() {
+            [field] => field.ranges.as_slice().len() == 1,
+            _ => false,
+        };
+        self.is_whole = !self.counts_keys && self.fields.iter().all(|field| field.ranges.is_all());
+        self.cursor = Some(snapshot.cursor(tree, lower, upper, direction)?);
         Ok(())
     }
 
@@ -209,13 +184,15 @@ impl KeyScan {
         if let Some(range) = self.range.take() {
             self.open(cx.snapshot(), range, stats)?;
         }
-        while let Some(cursor) = &mut self.cursor {
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(Pulled::End);
+        };
+        loop {
             if cx.must_stop() {
                 return Ok(Pulled::Paused);
             }
             let Some((key, value)) = cursor.next()? else {
-                self.open_partition(cx.snapshot(), stats)?;
-                continue;
+                break;
             };
             if cx.is_out_of_work() {
                 return Ok(Pulled::Paused);
@@ -226,38 +203,36 @@ impl KeyScan {
                 stats.keys_examined += 1;
                 cx.spend();
             }
-            let prefix_bytes = self.prefix.len();
-            let own = key.get(prefix_bytes..).unwrap_or_default();
             let direction = self.fields.first().map(|field| field.direction);
             let verdict = match direction.filter(|_| self.is_one_range) {
-                _ if self.is_whole => Verdict::Inside(own.len()),
+                _ if self.is_whole => Verdict::Inside(key.len()),
                 // The whole key is the field, so the cursor's bounds are those of the range.
-                Some(direction) if key::skip(own, direction) == Some(own.len()) => {
-                    Verdict::Inside(own.len())
+                Some(direction) if key::skip(key, direction) == Some(key.len()) => {
+                    Verdict::Inside(key.len())
                 }
-                _ => check(&self.fields, own, self.forward),
+                _ => match &self.partitions {
+                    None => check(&self.fields, key, self.forward),
+                    Some((spans, interval)) => {
+                        check_in_partitions(spans, interval, &self.fields, key, self.forward)
+                    }
+                },
             };
             let target = match verdict {
-                Verdict::Inside(fields_end) => {
-                    match visit(key, value, prefix_bytes + fields_end, stats)? {
-                        Step::Next => continue,
-                        Step::Pause => return Ok(Pulled::Paused),
-                        Step::Seek(target) => target,
-                    }
-                }
+                Verdict::Inside(fields_end) => match visit(key, value, fields_end, stats)? {
+                    Step::Next => continue,
+                    Step::Pause => return Ok(Pulled::Paused),
+                    Step::Seek(target) => target,
+                },
                 // A backward seek may find the end of a range, which is outside: continue below it.
-                Verdict::Seek(target) if target == own => continue,
-                Verdict::Seek(target) if prefix_bytes == 0 => target,
-                Verdict::Seek(target) => with_prefix(&self.prefix, &target),
-                Verdict::Done => {
-                    self.open_partition(cx.snapshot(), stats)?;
-                    continue;
-                }
+                Verdict::Seek(target) if target == key => continue,
+                Verdict::Seek(target) => target,
+                Verdict::Done => break,
                 Verdict::Damaged => return Err(corrupt("an index key")),
             };
             stats.seeks += 1;
             cursor.seek(&target)?;
         }
+        self.cursor = None;
         Ok(Pulled::End)
     }
 }
@@ -315,6 +290,63 @@ fn check(fields: &[ScanField], key: &[u8], forward: bool) -> Verdict {
         start += len;
     }
     Verdict::Inside(start)
+}
+
+/// Checks a key that begins with the number of its partition. At the end of a partition the scan goes on in the next one.
+fn check_in_partitions(
+    spans: &[PartitionSpan],
+    interval: &KeyInterval,
+    fields: &[ScanField],
+    key: &[u8],
+    forward: bool,
+) -> Verdict {
+    let Some((prefix, own)) = key.split_at_checked(PARTITION_BYTES) else {
+        return Verdict::Damaged;
+    };
+    let Some(id) = PartitionId::of_key(prefix) else {
+        return Verdict::Damaged;
+    };
+    let at = spans.partition_point(|(_, last)| *last < id);
+    let (first, _) = match spans.get(at) {
+        Some(span) => *span,
+        None if forward => return Verdict::Done,
+        // The search went to the end of the last span.
+        None => (PartitionId(u64::MAX), id),
+    };
+    if first > id {
+        if forward {
+            return Verdict::Seek(first.bytes().to_vec());
+        }
+        let before = at.checked_sub(1).and_then(|before| spans.get(before));
+        let end = before.and_then(|(_, last)| last.0.checked_add(1));
+        return end.map_or(Verdict::Done, |end| {
+            Verdict::Seek(PartitionId(end).bytes().to_vec())
+        });
+    }
+    let is_below = interval
+        .low
+        .as_ref()
+        .is_some_and(|low| own < low.as_slice());
+    let is_above = interval
+        .high
+        .as_ref()
+        .is_some_and(|high| own >= high.as_slice());
+    let verdict = match (is_below, is_above, forward) {
+        (true, _, true) => Verdict::Seek(interval.low.clone().unwrap_or_default()),
+        (_, true, false) => Verdict::Seek(interval.high.clone().unwrap_or_default()),
+        (true, _, false) | (_, true, true) => Verdict::Done,
+        (false, false, _) => check(fields, own, forward),
+    };
+    match verdict {
+        Verdict::Inside(fields_end) => Verdict::Inside(PARTITION_BYTES + fields_end),
+        Verdict::Seek(target) => Verdict::Seek(with_prefix(prefix, &target)),
+        Verdict::Done if forward => id.0.checked_add(1).map_or(Verdict::Done, |next| {
+            Verdict::Seek(PartitionId(next).bytes().to_vec())
+        }),
+        // All keys of the partition are longer than its number.
+        Verdict::Done => Verdict::Seek(prefix.to_vec()),
+        Verdict::Damaged => Verdict::Damaged,
+    }
 }
 
 fn with_prefix(prefix: &[u8], bytes: &[u8]) -> Vec<u8> {

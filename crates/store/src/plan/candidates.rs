@@ -156,6 +156,7 @@ fn by_route(
             rank,
         });
     }
+    let read = query.partitions.filter(|_| !spec.primary);
     let access = IndexAccess {
         index: index.clone(),
         multikey: route.multikey.clone(),
@@ -165,14 +166,10 @@ fn by_route(
         exact: route.is_exact,
         may_repeat: route.may_repeat,
         bounds: route.bounds.clone(),
-        partitions: query.partitions.filter(|_| !spec.primary).cloned(),
+        partitions: read.map(|read| read.spans.clone()),
         expanded: route.expanded.clone(),
     };
-    let partitions = access
-        .partitions
-        .as_ref()
-        .map_or(1, |partitions| partitions.len());
-    if partitions == 0 {
+    if read.is_some_and(|read| read.spans.is_empty()) {
         return Some(Candidate {
             access: Access::Eof,
             sorted: true,
@@ -180,17 +177,24 @@ fn by_route(
         });
     }
     let is_expanded = route.expanded.is_some();
-    // Each partition gives the order for itself.
-    let partitions_apart = gives_order && partitions > 1;
+    // Each partition gives the order for itself. One after the other gives it, too, if it is that of the field that divides.
+    let partitions_apart =
+        gives_order && read.is_some_and(|read| !read.is_ordered(query.sort, &order));
     let merged = |access: &IndexAccess| {
         let may_explode = (direction.is_none() || partitions_apart)
             && spec.method.is_none()
             && !is_expanded
             // Rows that need no fetch are sorted instead: a merge fetches each document.
             && (!reads_no_more || partitions_apart);
-        let access = may_explode
-            .then(|| merge::of_index(access, query.sort, &order, query.merge_limit_reached))?;
-        access.map(Box::new)
+        if !may_explode {
+            return None;
+        }
+        let partitions = match read {
+            Some(read) => read.existing(merge::SCANS_MAX)?,
+            None => Vec::new(),
+        };
+        let limit_reached = query.merge_limit_reached;
+        merge::of_index(access, query.sort, &order, &partitions, limit_reached).map(Box::new)
     };
     if let Some(position) = distinct
         && is_told_by_entries(query.filter.predicates(), &access)

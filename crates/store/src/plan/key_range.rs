@@ -6,7 +6,7 @@ use frond_bson::key;
 
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, TreeId};
-use frond_storage::record_layout::PartitionId;
+use frond_storage::record_layout::PartitionSpan;
 
 /// An interval of whole keys.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +35,8 @@ pub struct KeyRange {
     /// Bounds of whole keys, besides those of the fields.
     pub interval: KeyInterval,
     pub direction: Direction,
-    /// In an index of a partitioned collection, the partitions that are read, one after the other. Their numbers precede the fields.
-    pub partitions: Option<Arc<[PartitionId]>>,
+    /// In an index of a partitioned collection, the partitions that are read, ascending. Their numbers precede the fields.
+    pub partitions: Option<Arc<[PartitionSpan]>>,
 }
 
 /// The range of a scan of the documents of a collection.

@@ -15,6 +15,7 @@ use super::{Access, IndexAccess};
 use frond_storage::index::entry::EntryParts;
 use frond_storage::index::spec::IndexSpec;
 use frond_storage::intervals::{Intervals, invert};
+use frond_storage::record_layout::PartitionId;
 
 /// Maximum scans that one scan is exploded into, as in MongoDB (`internalQueryMaxScansToExplode`).
 pub const SCANS_MAX: usize = 200;
@@ -96,17 +97,18 @@ impl OrderPart {
 
 /// Explodes the access into scans of single values of its leading fields, each in the order of `sort`. `order` is that
 /// of the fields of the index, with the `_id` after them. `None` if the scans are not in that order, or would be too
-/// many.
+/// many. With `partitions`, each of them has scans of its own.
 fn explode(
     access: &IndexAccess,
     sort: &SortSpec,
     order: &[OrderField<'_>],
+    partitions: &[PartitionId],
     limit_reached: &Cell<bool>,
 ) -> Option<Vec<IndexAccess>> {
     let mut order = order.to_vec();
     let mut points: Vec<&Intervals> = Vec::new();
     // The scans of each partition are in the order, but not one after the other.
-    let mut scans = access.partitions.as_ref().map_or(1, |all| all.len());
+    let mut scans = partitions.len().max(1);
     let direction = loop {
         if let Some(direction) = direction_for(sort, &order) {
             break direction;
@@ -151,27 +153,29 @@ fn explode(
             })
             .collect();
     }
-    let Some(partitions) = access.partitions.as_ref().filter(|all| all.len() > 1) else {
+    if partitions.is_empty() {
         return Some(branches);
-    };
+    }
     let each = branches.iter().flat_map(|branch| {
         partitions.iter().map(|partition| IndexAccess {
-            partitions: Some(Arc::new([*partition])),
+            partitions: Some(Arc::new([(*partition, *partition)])),
             ..branch.clone()
         })
     });
     Some(each.collect())
 }
 
-/// The scan of an index as a merge of scans that give the order of `sort`; `None` if they do not give it.
+/// The scan of an index as a merge of scans that give the order of `sort`; `None` if they do not give it. With `partitions`, of scans
+/// of each partition.
 pub fn of_index(
     access: &IndexAccess,
     sort: &SortSpec,
     order: &[OrderField<'_>],
+    partitions: &[PartitionId],
     limit_reached: &Cell<bool>,
 ) -> Option<MergeAccess> {
     let parts = OrderPart::from_sort(sort, order)?;
-    let branches = explode(access, sort, order, limit_reached)?
+    let branches = explode(access, sort, order, partitions, limit_reached)?
         .into_iter()
         .map(|branch| MergeBranch {
             access: Access::Index(branch),

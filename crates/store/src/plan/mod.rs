@@ -39,7 +39,7 @@ use frond_storage::index::route::ExpandedIndex;
 use frond_storage::index::route::IndexBounds;
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, TreeId};
-use frond_storage::record_layout::PartitionId;
+use frond_storage::record_layout::PartitionSpan;
 pub use key_range::{KeyInterval, primary_range};
 use key_range::{KeyRange, ScanField};
 
@@ -201,8 +201,8 @@ pub struct IndexAccess {
     pub exact: bool,
     /// Whether one document can have several entries inside the bounds.
     pub may_repeat: bool,
-    /// In a partitioned collection, the partitions whose entries are read, in the order of their keys.
-    pub partitions: Option<Arc<[PartitionId]>>,
+    /// In a partitioned collection, the partitions whose entries are read, ascending.
+    pub partitions: Option<Arc<[PartitionSpan]>>,
     /// The index as this plan uses it, if that is not its specification.
     pub expanded: Option<Arc<ExpandedIndex>>,
 }

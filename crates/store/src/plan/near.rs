@@ -89,7 +89,7 @@ pub(super) fn plan(
                 direction: Direction::Forward,
                 covered: false,
                 exact: false,
-                partitions: query.partitions.cloned(),
+                partitions: query.partitions.map(|read| read.spans.clone()),
                 expanded: None,
             };
             Some((

@@ -9,13 +9,13 @@ use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
+use super::partitions::PartitionsRead;
 use super::{Access, Hint, KeyLimits};
 use crate::catalog::Collection;
 use frond_storage::error::{Result, command};
 use frond_storage::index::Index;
 use frond_storage::keyspace::Direction;
 use frond_storage::plan_rules::AllowedIndexes;
-use frond_storage::record_layout::PartitionId;
 
 /// The input of the planner.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub struct Query<'a> {
     /// Whether documents are stored by record id, and not by `_id`.
     pub by_record: bool,
     /// The partitions that may have matching documents, if the collection has partitions.
-    pub partitions: Option<&'a Arc<[PartitionId]>>,
+    pub partitions: Option<&'a PartitionsRead<'a>>,
     /// Whether the options of the request allow the plan `IDHACK`.
     pub by_id_only: bool,
     /// The path, if only its distinct values are wanted.
