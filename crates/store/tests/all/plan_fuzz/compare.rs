@@ -33,6 +33,8 @@ struct Pair<'a> {
     /// The first field of the primary key, if the collection has partitions, and how many were added.
     divides_by: Option<String>,
     partitions: u64,
+    /// Whether it has a partition for each second.
+    has_periods: bool,
     /// The seed and the indexes.
     name: String,
     compared: u64,
@@ -53,6 +55,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         partial: Vec::new(),
         divides_by: None,
         partitions: 0,
+        has_periods: false,
         name: String::new(),
         compared: 0,
     };
@@ -63,7 +66,10 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
     }
     let store = &fixture.store;
     store.create_collection(&pair.indexed, &options).unwrap();
-    if options.contains_key("partitioned") {
+    pair.has_periods = options.get_doc("partitioned").is_some();
+    if pair.has_periods {
+        pair.hints.push("primaryKey".to_owned());
+    } else if options.contains_key("partitioned") {
         let key = options.get_doc("primaryKey").unwrap_or(Doc::empty());
         let path = key.iter().next().map_or("_id", |(path, _)| path);
         pair.divides_by = Some(path.to_owned());
@@ -188,6 +194,9 @@ impl Pair<'_> {
         let natural = doc! {"$natural": 1};
         let scan = Some(Value::Document(&natural));
         let (mut filter, mut sort) = (random.filter(known, 2), random.sort(known));
+        if self.has_periods && random.one_in(3) {
+            sort = doc! {"d": if random.one_in(2) { 1 } else { -1 }, "a": 1};
+        }
         if let Some(key) = self
             .compound
             .get(random.below(self.compound.len().max(1) * 4))
@@ -200,6 +209,9 @@ impl Pair<'_> {
             .get(random.below(self.partial.len().max(1) * 3))
         {
             filter = random.narrowed(partial);
+        }
+        if self.has_periods && random.one_in(2) && !filter.contains_key("d") {
+            random.push_dates(&mut filter);
         }
         let collation = random.collation();
         let what = format!(

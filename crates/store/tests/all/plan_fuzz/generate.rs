@@ -132,6 +132,7 @@ impl Random {
         }
         // Hashed fields hold no arrays.
         out.push("h", &self.scalar());
+        out.push("d", &self.date());
         if self.one_in(12) {
             // A name that reads like a path.
             out.push(self.pick(&["a.b", "b.a", "a.a.b"]), &self.scalar());
@@ -147,9 +148,30 @@ impl Random {
         doc! {"type": "Point", "coordinates": self.point()}
     }
 
+    /// A date in one of some seconds.
+    fn date(&mut self) -> OwnedValue {
+        OwnedValue::DateTime(1000 * (self.below(7) as i64 - 2) + self.below(3) as i64)
+    }
+
+    /// A condition on the dates of documents.
+    pub fn push_dates(&mut self, filter: &mut DocBuf) {
+        let (one, other) = (self.date(), self.date());
+        match self.below(6) {
+            0 => filter.push("d", &one),
+            1 => filter.push("d", &doc! {"$gte": &one, "$lt": &other}),
+            2 => filter.push("d", &doc! {"$gt": &one}),
+            3 => filter.push("d", &doc! {"$lte": &one}),
+            4 => filter.push("d", &doc! {"$in": array![&one, &other]}),
+            _ => filter.push("d", &doc! {"$ne": &one}),
+        }
+    }
+
     /// Options that decide under which keys documents are stored.
     pub fn layout(&mut self) -> DocBuf {
-        let order = self.pick(&["_id", "insertion", "", ""]);
+        let order = self.pick(&["_id", "insertion", "", "", "dates"]);
+        if order == "dates" {
+            return doc! {"partitioned": {"by": "d", "every": "1s"}};
+        }
         if !order.is_empty() {
             return doc! {"naturalOrder": order};
         }
@@ -203,6 +225,9 @@ impl Random {
 
     /// A path of up to four components, rarely with a number.
     pub fn path(&mut self) -> String {
+        if self.one_in(12) {
+            return "d".to_owned();
+        }
         let mut path = self.pick(&NAMES).to_owned();
         for _ in 0..self.pick(&[0, 0, 1, 1, 1, 2, 2, 3]) {
             path.push('.');
