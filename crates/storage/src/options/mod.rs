@@ -48,7 +48,7 @@ pub const SUPPORTED: &[&str] = &[
     "readPageSize",
     "size",
     "storageEngine (block_compressor)",
-    "timeseries (kept as ordinary documents, not in buckets)",
+    "timeseries (kept as ordinary documents in partitions by time, not in buckets)",
     "validationAction",
     "validationLevel",
     "validator",
@@ -303,6 +303,20 @@ impl CollectionOptions {
 
     /// Sets the keys under which documents are stored.
     fn set_keys(&mut self, pattern: Option<DocBuf>, partitioned: GivenPartitions) -> Result<()> {
+        if let Some(time_series) = &self.time_series {
+            return match partitioned {
+                // A time series of an earlier version lies in the order of insertion.
+                GivenPartitions::Off => Ok(()),
+                GivenPartitions::Division(by, division @ Division::Periods { .. })
+                    if by.as_ref() == Some(&time_series.time_field) =>
+                {
+                    self.divide_series(division)
+                }
+                GivenPartitions::Division(..) => Err(invalid(
+                    "a time series can only be partitioned by periods of its 'timeField'",
+                )),
+            };
+        }
         if let Some(pattern) = pattern {
             self.primary_key = Some(PrimaryKey::new(pattern, &self.collator)?);
         }
@@ -311,6 +325,50 @@ impl CollectionOptions {
             self.partitioned = Some(Partitioned::new(by, division, primary_key, &self.collator)?);
         }
         self.set_layout()
+    }
+
+    fn divide_series(&mut self, division: Division) -> Result<()> {
+        let Some(time_series) = &self.time_series else {
+            return Ok(());
+        };
+        let key = PrimaryKey::of_series(&time_series.time_field, &self.collator)?;
+        self.partitioned = Some(Partitioned::new(
+            None,
+            division,
+            Some(&key),
+            &self.collator,
+        )?);
+        self.primary_key = Some(key);
+        self.set_layout()
+    }
+
+    /// The same options for a new collection: a time series is divided by the span of its buckets.
+    ///
+    /// # Errors
+    /// None that the options themselves do not have.
+    pub fn for_new_collection(mut self) -> Result<CollectionOptions> {
+        if let (Some(time_series), None) = (&self.time_series, &self.partitioned) {
+            let division = Division::seconds(time_series.bucket_span());
+            self.divide_series(division)?;
+        }
+        Ok(self)
+    }
+
+    /// The options as they are shown: the partitions of a time series are those of its buckets, unless others were given in minutes,
+    /// hours or days. The granularity may have changed since.
+    pub fn shown(&self, stored: &Doc) -> DocBuf {
+        let is_implied = self
+            .partitioned
+            .as_ref()
+            .is_some_and(Partitioned::is_in_seconds);
+        if self.time_series.is_none() || !is_implied {
+            return stored.to_owned();
+        }
+        let mut out = DocBuf::new();
+        for (name, value) in stored.iter().filter(|(name, _)| *name != "partitioned") {
+            out.push(name, value);
+        }
+        out
     }
 
     /// Composes the keys of documents out of the primary key and the partitions.
@@ -387,7 +445,6 @@ impl CollectionOptions {
                 "clusteredIndex",
                 "changeStreamPreAndPostImages",
                 "naturalOrder",
-                "partitioned",
                 "primaryKey",
             ];
             if let Some(other) = given().find(|name| refused.contains(name)) {
@@ -464,9 +521,8 @@ impl CollectionOptions {
 
     /// Whether documents lie under record ids, which count up.
     pub fn numbers_records(&self) -> bool {
-        self.capped.is_some()
-            || self.time_series.is_some()
-            || self.natural_order == Some(NaturalOrder::Insertion)
+        let series = self.time_series.is_some() && self.partitioned.is_none();
+        self.capped.is_some() || series || self.natural_order == Some(NaturalOrder::Insertion)
     }
 
     /// Whether the index on `_id` is an ordinary unique index: documents lie under other keys, and it is not a time
@@ -515,7 +571,8 @@ impl CollectionOptions {
         }
         keep(&mut out, "primaryKey");
         if let Some(partitioned) = &self.partitioned {
-            if self.primary_key.is_some() && !given.contains_key("primaryKey") {
+            let is_implied = self.time_series.is_none() && !given.contains_key("primaryKey");
+            if self.primary_key.is_some() && is_implied {
                 let key = self.primary_key.as_ref().map(|one| &*one.doc);
                 out.push("primaryKey", key.unwrap_or(Doc::empty()));
             }

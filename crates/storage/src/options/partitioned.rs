@@ -38,6 +38,16 @@ pub enum Division {
     Periods { millis: i64, every: String },
 }
 
+impl Division {
+    /// Periods of this many seconds.
+    pub(super) fn seconds(seconds: i64) -> Division {
+        Division::Periods {
+            millis: seconds * 1000,
+            every: format!("{seconds}s"),
+        }
+    }
+}
+
 /// The option `partitioned`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partitioned {
@@ -289,6 +299,11 @@ impl Partitioned {
                 Partitions::Listed { from, bounds, last }
             }
         })
+    }
+
+    /// Whether its periods are given in seconds.
+    pub(super) fn is_in_seconds(&self) -> bool {
+        matches!(&self.division, Division::Periods { every, .. } if every.ends_with('s'))
     }
 
     /// The length of a period; `None` if partitions are added by commands.

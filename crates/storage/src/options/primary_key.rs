@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::{Collator, Doc, DocBuf, Value, doc, key};
+use frond_bson::{Collator, Doc, DocBuf, ObjectId, Value, doc, key};
 use frond_error::ErrorCode;
 
 use super::clustered::is_id_key;
@@ -23,6 +23,8 @@ pub struct PrimaryKey {
     pub doc: DocBuf,
     /// The collection as an index on these fields, whose entries are the documents.
     pub spec: Arc<IndexSpec>,
+    /// Whether a unique number follows the fields: measurements of a time series may have any `_id`, or none.
+    pub numbered: bool,
 }
 
 /// Reads the option. `None` for `{_id: 1}`, which every collection has that sets no other order.
@@ -73,19 +75,39 @@ impl PrimaryKey {
         Ok(PrimaryKey {
             doc: pattern,
             spec: Arc::new(spec),
+            numbered: false,
         })
     }
 
-    /// The directions of its fields.
-    pub fn directions(&self) -> Vec<key::Direction> {
-        self.spec
-            .fields
-            .iter()
-            .map(|field| field.direction)
-            .collect()
+    /// The key of measurements with this time.
+    pub(super) fn of_series(time_field: &str, collator: &Collator) -> Result<PrimaryKey> {
+        let mut pattern = DocBuf::new();
+        pattern.push(time_field, 1);
+        let key = PrimaryKey::new(pattern, collator)?;
+        let mut spec = IndexSpec::clone(&key.spec);
+        spec.unique = false;
+        Ok(PrimaryKey {
+            spec: Arc::new(spec),
+            numbered: true,
+            ..key
+        })
     }
 
-    /// The key of a document. A missing field counts as null.
+    /// A number that no other document has.
+    pub fn unique_number() -> Vec<u8> {
+        let mut out = Vec::new();
+        key::encode(&Value::ObjectId(ObjectId::new()), &mut out);
+        out
+    }
+
+    /// The directions of the values of a key.
+    pub fn directions(&self) -> Vec<key::Direction> {
+        let number = self.numbered.then_some(key::Direction::Ascending);
+        let fields = self.spec.fields.iter().map(|field| field.direction);
+        fields.chain(number).collect()
+    }
+
+    /// The key of a document, without its number. A missing field counts as null.
     ///
     /// # Errors
     /// `BadValue` (2) if a field is an array, or lies in one; errors of the keys of indexes.

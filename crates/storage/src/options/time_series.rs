@@ -126,6 +126,11 @@ impl TimeSeries {
         }
     }
 
+    /// The longest span of a bucket, in seconds.
+    pub fn bucket_span(&self) -> i64 {
+        self.bucket_max_span
+    }
+
     /// Applies the `timeseries` of `collMod`: the granularity may only increase.
     pub fn modify(&mut self, changes: &Doc) -> Result<()> {
         for inner in Given::each("collMod.timeseries", changes, &OPTIONS[2..])? {

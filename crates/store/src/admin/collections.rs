@@ -101,7 +101,7 @@ impl DocumentStore {
                 None => CollectionKind::Collection,
                 Some(_) => CollectionKind::TimeSeries,
             },
-            options: collection.options.clone(),
+            options: collection.settings.shown(&collection.options),
             // A time series is shown as the view that it is in MongoDB.
             uuid: (collection.settings.time_series.is_none()).then_some(collection.uuid),
             id_index: (collection.settings.clustered.is_none()

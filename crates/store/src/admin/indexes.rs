@@ -196,8 +196,8 @@ impl DocumentStore {
         // A collection in the order of insertion has it among the others, or none.
         let own = collection.lists_id_index().then(|| collection.id_index());
         let primary = collection
-            .primary_key
-            .iter()
+            .shown_primary_key()
+            .into_iter()
             .map(|index| index.spec.doc.clone());
         Ok(own.into_iter().chain(primary).chain(ready).collect())
     }
@@ -227,7 +227,7 @@ impl DocumentStore {
         };
         let id_index = describe(&collection.id_index(), collection.id_uses());
         let shown = |index: &&Arc<Index>| index.replaces.is_none();
-        let others = collection.primary_key.iter().chain(&collection.indexes);
+        let others = (collection.shown_primary_key().into_iter()).chain(&collection.indexes);
         let others = others.filter(shown).map(|index| {
             let mut described = describe(&index.spec.doc, index.uses());
             if !index.ready {

@@ -72,7 +72,7 @@ fn collection_stats(engine: &Engine, collection: &Collection) -> CollectionStats
     let primary = engine.tree_stats(collection.primary);
     let segments = collection.segments.map(|tree| engine.tree_stats(tree));
     let mut storage_size = space(&primary) + segments.as_ref().map_or(0, space);
-    let own_name = match &collection.primary_key {
+    let own_name = match collection.shown_primary_key() {
         Some(index) => Some(index.spec.name.as_str()),
         None => (!collection.is_by_record()).then(|| collection.id_index_name()),
     };

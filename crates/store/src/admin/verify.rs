@@ -278,6 +278,9 @@ fn read_documents(
         id_key.clear();
         if let Some(primary_key) = &collection.settings.primary_key {
             id_key = primary_key.key_of(doc, &mut keys)?;
+            if primary_key.numbered && key.starts_with(&id_key) {
+                id_key = key.to_vec();
+            }
         } else if collection.is_by_record() {
             id_key.extend_from_slice(key);
         } else if let Some(id) = doc.get("_id") {
@@ -351,7 +354,7 @@ fn read_documents(
         }
     }
     report.documents = u64::try_from(counts.documents).unwrap_or(0);
-    let own_name = match &collection.primary_key {
+    let own_name = match collection.shown_primary_key() {
         Some(index) => Some(index.spec.name.as_str()),
         None => (!collection.is_by_record()).then(|| collection.id_index_name()),
     };

@@ -207,6 +207,9 @@ impl Catalog {
     ) -> Result<bool> {
         options::check_each_once("create", options)?;
         let mut parsed = CollectionOptions::parse(options)?;
+        if !self.state.coordination.has_others() {
+            parsed = parsed.for_new_collection()?;
+        }
         let mut stored = parsed.stored(options);
         // A request without an order accepts an existing collection of any order.
         let given = parsed.natural_order.is_none().then(|| stored.clone());
@@ -228,10 +231,11 @@ impl Catalog {
             return Err(exists(ns, &view.options()));
         }
         if let Some(existing) = self.collection(ns) {
-            if existing.options == stored || given == Some(without_order(&existing.options)) {
+            let same = parsed.shown(&stored) == existing.settings.shown(&existing.options);
+            if same || given == Some(without_order(&existing.options)) {
                 return Ok(false);
             }
-            return Err(exists(ns, &existing.options));
+            return Err(exists(ns, &existing.settings.shown(&existing.options)));
         }
         if ns.coll() != SYSTEM_PROFILE {
             ns.check_may_create()?;

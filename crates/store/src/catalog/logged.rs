@@ -94,7 +94,7 @@ pub(super) fn log_create(batch: &mut Batch, collection: &Collection) {
         return;
     }
     let mut o = doc! {"create": collection.ns.coll()};
-    o.push_all(&collection.options);
+    o.push_all(&collection.settings.shown(&collection.options));
     if collection.settings.clustered.is_none() && collection.settings.time_series.is_none() {
         o.push("idIndex", &*collection.id_index());
     }
@@ -146,7 +146,7 @@ pub(super) fn log_modify(batch: &mut Batch, collection: &Collection, changes: &D
     if batch.is_logged() {
         let mut o = doc! {"collMod": collection.ns.coll()};
         o.push_all(changes);
-        let o2 = doc! {"collectionOptions_old": &collection.options};
+        let o2 = doc! {"collectionOptions_old": &collection.settings.shown(&collection.options)};
         of_collection(batch, collection, &o, Some(&o2));
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn log_modify_index(
         index.push("name", &*before.spec.name);
         index.push_all(changes);
     });
-    let mut o2 = doc! {"collectionOptions_old": &collection.options};
+    let mut o2 = doc! {"collectionOptions_old": &collection.settings.shown(&collection.options)};
     o2.push_doc("indexOptions_old", |old| {
         for (name, value) in before.spec.doc.iter() {
             if changes.contains_key(name) {

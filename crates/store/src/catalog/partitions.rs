@@ -149,7 +149,10 @@ impl Collection {
                         ),
                     ));
                 };
-                let Some(seconds) = self.settings.expire_after_seconds else {
+                // A late measurement expires in the next pass, as in MongoDB.
+                let is_series = self.settings.time_series.is_some();
+                let Some(seconds) = self.settings.expire_after_seconds.filter(|_| !is_series)
+                else {
                     return Ok(());
                 };
                 let end = date

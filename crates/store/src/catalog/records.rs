@@ -108,6 +108,13 @@ impl Collection {
         !self.is_by_record() && self.settings.time_series.is_none()
     }
 
+    /// The primary key as an index that users see. A time series shows none.
+    pub(crate) fn shown_primary_key(&self) -> Option<&Arc<Index>> {
+        self.primary_key
+            .as_ref()
+            .filter(|_| self.settings.time_series.is_none())
+    }
+
     /// Whether documents lie under record ids, which count up.
     pub(crate) fn numbers_records(&self) -> bool {
         self.settings.numbers_records()

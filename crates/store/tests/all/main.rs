@@ -29,6 +29,7 @@ mod natural_order;
 mod offline;
 mod oplog;
 mod parallel_scans;
+mod partition_crashes;
 mod partitions;
 mod plan_abilities;
 mod plan_corners;
