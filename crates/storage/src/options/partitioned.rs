@@ -65,7 +65,7 @@ pub(super) enum GivenPartitions {
     Division(Option<String>, Division),
 }
 
-/// Reads the option.
+/// Reads the option; `partitioned: false` is as good as none.
 pub(super) fn parse(given: &Given<'_>) -> Result<GivenPartitions> {
     let first = |created_ms| Division::Listed {
         partitions: vec![ListedPartition {

@@ -350,7 +350,7 @@ fn is_key_of(collection: &Collection, key: &[u8], doc: &Doc) -> bool {
     match &collection.settings.primary_key {
         Some(primary_key) => {
             let own = primary_key.key_of(doc, &mut IndexKeys::default());
-            own.is_ok_and(|own| key == own || primary_key.numbered && key.starts_with(&own))
+            own.is_ok_and(|own| key == own || (primary_key.numbered && key.starts_with(&own)))
         }
         None => record_of_key(key).is_some(),
     }
