@@ -6,7 +6,7 @@ from harness.replica_set import ReplicaSet
 from harness.tap import run
 # Tests run in the order of these imports.
 from members import (  # noqa: F401
-    concerns, forming, reading, copies, streams, failing, damage, leading, interrupting, reconfiguring, delaying, nonvoting,
+    concerns, forming, reading, copies, streams, failing, damage, leading, interrupting, reconfiguring, rolling, delaying, nonvoting,
 )
 
 # Members by their numbers, and write concerns with names.
