@@ -4,6 +4,7 @@
 //! borrows its strings, documents and binary from the document's bytes.
 #![forbid(unsafe_code)]
 
+pub mod bucket;
 pub mod calendar;
 mod collate;
 mod compare;

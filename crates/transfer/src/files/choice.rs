@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use frond_bson::{Doc, Value};
 use frond_client::Collection;
 
 use super::options::{ImportOptions, Mode};
@@ -12,9 +11,9 @@ use crate::schema::Refusal;
 /// The database and the collection that archives name where they have the oplog.
 const OPLOG: (&str, &str) = ("", "oplog");
 
-/// Why buckets are left out.
-pub const OF_BUCKETS: &str = "a time series of MongoDB, whose buckets cannot be unpacked: copy it with frond migrate, or its \
-                              measurements with mongoexport; --exclude leaves it out";
+/// Why changes of buckets are left out.
+pub const OF_BUCKETS: &str = "changes of the buckets of a time series of MongoDB, which cannot be applied: dump it while nothing \
+                              writes to it, or copy it with frond migrate; --exclude leaves it out";
 
 /// Why a time series is left out whose options are not known.
 pub const OF_UNKNOWN_SERIES: &str =
@@ -128,18 +127,6 @@ pub fn is_oplog(collection: &Collection) -> bool {
     (collection.database.as_str(), collection.name.as_str()) == OPLOG
 }
 
-/// Whether a document is a bucket of measurements, as MongoDB stores them.
-pub fn is_bucket(document: &Doc) -> bool {
-    let control = document.get_doc("control").unwrap_or(Doc::empty());
-    let has_version = control
-        .get("version")
-        .is_some_and(|version| version.is_number());
-    let is_whole = ["min", "max"]
-        .iter()
-        .all(|name| control.get_doc(name).is_some());
-    has_version && is_whole && matches!(document.get("data"), Some(Value::Document(_)))
-}
-
 /// Skipped parts of a dump, with the number of documents.
 #[derive(Debug, Default)]
 pub struct LeftOut(BTreeMap<(String, String), u64>);
@@ -177,7 +164,6 @@ pub fn chooser(words: &str) -> Chooser {
 mod tests {
     use super::*;
     use crate::inventory::in_database;
-    use frond_bson::doc;
 
     #[test]
     fn what_is_meant_is_imported_or_named() {
@@ -216,22 +202,6 @@ mod tests {
             let (database, name) = from.split_once('.').unwrap();
             let choice = chooser.choose(&in_database(database, name));
             assert_eq!(choice, expected, "{words} {from}");
-        }
-    }
-
-    #[test]
-    fn buckets_are_not_measurements() {
-        let control = doc! { "version": 2, "min": {}, "max": {}, "count": 1 };
-        for (document, expected) in [
-            (
-                doc! { "_id": 1, "control": &control, "meta": 5, "data": {} },
-                true,
-            ),
-            (doc! { "_id": 1, "at": Value::DateTime(5), "t": 2 }, false),
-            (doc! { "control": { "version": 1 }, "data": {} }, false),
-            (doc! { "control": &control, "data": 5 }, false),
-        ] {
-            assert_eq!(is_bucket(&document), expected, "{document:?}");
         }
     }
 }

@@ -67,6 +67,9 @@ fn report(done: &Done) {
         documents, refused, ..
     } = done.written;
     eprintln!("{documents} documents imported, {refused} refused");
+    if done.unpacked > 0 {
+        eprintln!("{} buckets of MongoDB unpacked", done.unpacked);
+    }
     if done.replayed > 0 {
         eprintln!("{} entries of the oplog applied", done.replayed);
     }

@@ -1,6 +1,7 @@
 //! `frond export` and `frond import`: files of JSON, CSV, TSV and BSON dumps.
 
 mod archive;
+mod buckets;
 mod choice;
 mod columns;
 mod crc64;

@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use frond_bson::bucket::is_bucket;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::{Client, Collection};
 
-use super::choice::{Choice, Chooser, LeftOut, OF_BUCKETS, is_bucket};
+use super::choice::{Choice, Chooser, LeftOut, OF_BUCKETS};
 use super::dump::Metadata;
 use crate::entries::{DEPTH_MAX, split, transaction};
 use crate::error::{Error, Result};
@@ -242,9 +243,7 @@ impl<'a> Replay<'a> {
             "drop" => {
                 self.flush()?;
                 self.parts.retain(|(part, _)| *part != collection);
-                if self.with_buckets.contains(&collection) {
-                    return Ok(());
-                }
+                self.with_buckets.remove(&collection);
                 schema::drop(&mut self.client, &collection)
             }
             "createIndexes" => {

@@ -7,9 +7,8 @@ use frond_bson::Doc;
 use frond_client::{Client, Collection};
 
 use super::archive::{self, Next};
-use super::choice::{
-    Choice, Chooser, LeftOut, NO_DOCUMENTS, OF_BUCKETS, OF_UNKNOWN_SERIES, is_bucket, is_oplog,
-};
+use super::buckets::{SeriesFields, Unpacker};
+use super::choice::{Choice, Chooser, LeftOut, NO_DOCUMENTS, OF_UNKNOWN_SERIES, is_oplog};
 use super::dump::{self, Metadata, Part};
 use super::files_of;
 use super::job::Job;
@@ -32,6 +31,8 @@ const NOT_REPLAYED: &str = "changes from while the dump was made; --oplogReplay 
 #[derive(Debug, Default)]
 pub struct Done {
     pub written: Written,
+    /// Buckets of MongoDB whose measurements are among the documents.
+    pub unpacked: u64,
     /// Entries of the oplog that were applied.
     pub replayed: u64,
     /// All that the server has not taken, or that could not be imported.
@@ -45,8 +46,9 @@ pub struct Restore<'a> {
     chooser: Chooser,
     /// Collections and views that are imported.
     parts: Vec<(Collection, Metadata)>,
-    /// Time series with buckets, which are not.
+    /// Time series whose documents are buckets. Entries of the oplog about buckets cannot be applied.
     with_buckets: HashSet<Collection>,
+    unpacker: Unpacker,
     accounts: Accounts,
     account_bytes: usize,
     left_out: LeftOut,
@@ -66,6 +68,7 @@ impl<'a> Restore<'a> {
             chooser: Chooser::new(options, database),
             parts: Vec::new(),
             with_buckets: HashSet::new(),
+            unpacker: Unpacker::new(options.stop_on_error),
             accounts: Accounts::default(),
             account_bytes: 0,
             left_out: LeftOut::default(),
@@ -109,19 +112,21 @@ impl<'a> Restore<'a> {
             files.extend(self.take_part(part)?);
         }
         self.check_parts(folder.oplog.is_some())?;
-        self.create_collections(&HashSet::new())?;
+        self.create_collections()?;
         let job = self.job;
-        self.done.written = job.run("document", progress, |sink| {
+        let written = job.run("document", progress, |sink| {
             for (collection, path) in &files {
+                let series = self.series(collection);
                 let mut number = 0;
                 files_of::each_document(path, &mut |document| {
                     number += 1;
                     job.signals.check()?;
-                    sink.put(collection, document, number)
+                    self.put(collection, series.as_ref(), document, number, sink)
                 })?;
             }
             Ok(())
         })?;
+        self.done.written = written;
         if let Some(path) = folder.oplog {
             self.oplog_of_folder(&path)?;
         }
@@ -142,10 +147,8 @@ impl<'a> Restore<'a> {
             }
             Choice::Import => {
                 let metadata = part.metadata.unwrap_or_default();
-                if part.of_buckets
-                    && let Some(why) = why_no_series(&metadata, path)?
-                {
-                    self.leave_out(&part.collection, path, why)?;
+                if part.of_buckets && !metadata.is_series() {
+                    self.leave_out(&part.collection, path, OF_UNKNOWN_SERIES)?;
                     self.with_buckets.insert(part.collection);
                     return Ok(None);
                 }
@@ -160,6 +163,32 @@ impl<'a> Restore<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// The fields of a collection that is a time series.
+    fn series(&self, collection: &Collection) -> Option<SeriesFields> {
+        let mut parts = self.parts.iter();
+        let (_, metadata) = parts.find(|(part, _)| part == collection)?;
+        SeriesFields::of(metadata)
+    }
+
+    /// Sends a document to the server: a bucket of a time series as its measurements.
+    fn put(
+        &mut self,
+        collection: &Collection,
+        series: Option<&SeriesFields>,
+        document: &Doc,
+        number: u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let Some(fields) = series else {
+            return sink.put(collection, document, number);
+        };
+        let is_bucket = (self.unpacker).put(collection, fields, document, number, sink)?;
+        if is_bucket && !self.with_buckets.contains(collection) {
+            self.with_buckets.insert(collection.clone());
+        }
+        Ok(())
     }
 
     /// Counts the documents of a file that is left out.
@@ -212,14 +241,11 @@ impl<'a> Restore<'a> {
             && self.left_out.refusals().next().is_none()
     }
 
-    /// Creates all collections but some.
-    fn create_collections(&mut self, except: &HashSet<Collection>) -> Result<()> {
+    /// Creates all collections.
+    fn create_collections(&mut self) -> Result<()> {
         let mut client = self.job.node.connect()?;
         for at in 0..self.parts.len() {
-            let is_made = (self.parts.get(at)).is_some_and(|(collection, metadata)| {
-                !metadata.is_view && !except.contains(collection)
-            });
-            if is_made {
+            if (self.parts.get(at)).is_some_and(|(_, metadata)| !metadata.is_view) {
                 self.create(&mut client, at)?;
             }
         }
@@ -261,24 +287,20 @@ impl<'a> Restore<'a> {
         let (mut reader, listed) = archive::Reader::begin(files_of::open(&job.options.file)?)?;
         let mut sorter = Sorter {
             client: job.node.connect()?,
-            unmade: HashSet::new(),
             targets: HashMap::new(),
         };
         let has_oplog = listed.iter().any(|(collection, _)| is_oplog(collection));
         for (collection, metadata) in listed {
             if self.chooser.choose(&collection) == Choice::Import {
-                if metadata.is_series() {
-                    sorter.unmade.insert(collection.clone());
-                }
                 self.parts.push((collection, metadata));
             }
         }
         if job.options.oplog_replay {
             self.check_parts(has_oplog)?;
         }
-        self.create_collections(&sorter.unmade)?;
+        self.create_collections()?;
         let mut first_entry = None;
-        self.done.written = job.run("document", progress, |sink| {
+        let written = job.run("document", progress, |sink| {
             while let Some(next) = reader.next()? {
                 let Next::Document(from, document) = next else {
                     continue;
@@ -292,12 +314,7 @@ impl<'a> Restore<'a> {
             }
             Ok(())
         })?;
-        for at in 0..self.parts.len() {
-            let part = self.parts.get(at);
-            if part.is_some_and(|(part, _)| sorter.unmade.contains(part)) {
-                self.create(&mut sorter.client, at)?;
-            }
-        }
+        self.done.written = written;
         if first_entry.is_none() && self.has_nothing() {
             return Err(nothing_chosen());
         }
@@ -331,31 +348,17 @@ impl<'a> Restore<'a> {
             return Ok(());
         };
         *number += 1;
-        if let Target::Series(to) = target {
-            let to = to.clone();
-            if is_bucket(document) {
-                *target = Target::LeftOut(to.to_string(), OF_BUCKETS);
-                sorter.unmade.remove(&to);
-                self.parts.retain(|(part, _)| *part != to);
-                self.with_buckets.insert(to);
-            } else {
-                if sorter.unmade.remove(&to)
-                    && let Some(at) = self.parts.iter().position(|(part, _)| *part == to)
-                {
-                    self.create(&mut sorter.client, at)?;
-                }
-                *target = Target::Collection(to);
-            }
-        }
         match target {
-            Target::Nothing | Target::Series(_) => {}
+            Target::Nothing => {}
             Target::Oplog => {
                 let entries = u64::from(replay::is_meant(document, &self.chooser));
                 self.left_out.add("the oplog", NOT_REPLAYED, entries);
             }
             Target::Account(choice) => self.account(*choice, document)?,
             Target::LeftOut(what, why) => self.left_out.add(what, why, 1),
-            Target::Collection(to) => sink.put(to, document, *number)?,
+            Target::Collection(to, series) => {
+                self.put(to, series.as_ref(), document, *number, sink)?;
+            }
         }
         Ok(())
     }
@@ -374,16 +377,15 @@ impl<'a> Restore<'a> {
             });
         }
         let known = self.parts.iter().find(|(part, _)| part == to);
-        Ok(match known {
-            Some((_, metadata)) if metadata.is_series() => Target::Series(to.clone()),
-            _ if series.is_some() => Target::LeftOut(to.to_string(), OF_UNKNOWN_SERIES),
-            Some(_) => Target::Collection(to.clone()),
-            None => {
-                self.parts.push((to.clone(), Metadata::default()));
-                self.create(client, self.parts.len() - 1)?;
-                Target::Collection(to.clone())
-            }
-        })
+        let is_series = known.is_some_and(|(_, metadata)| metadata.is_series());
+        if series.is_some() && !is_series {
+            return Ok(Target::LeftOut(to.to_string(), OF_UNKNOWN_SERIES));
+        }
+        if known.is_none() {
+            self.parts.push((to.clone(), Metadata::default()));
+            self.create(client, self.parts.len() - 1)?;
+        }
+        Ok(Target::Collection(to.clone(), self.series(to)))
     }
 
     fn oplog_of_archive(&mut self, first: &Doc, reader: &mut archive::Reader) -> Result<()> {
@@ -422,6 +424,8 @@ impl<'a> Restore<'a> {
         }
         users::merge(&mut client, &self.accounts, false)?;
         self.done.refused.extend(self.left_out.refusals());
+        self.done.unpacked = self.unpacker.unpacked;
+        self.done.refused.extend(self.unpacker.refusals());
         Ok(self.done)
     }
 }
@@ -436,29 +440,13 @@ enum Target {
     Oplog,
     Account(Choice),
     LeftOut(String, &'static str),
-    Collection(Collection),
-    /// A time series, of which no document was seen.
-    Series(Collection),
+    /// A collection, and its fields if it is a time series.
+    Collection(Collection, Option<SeriesFields>),
 }
 
 /// The documents of an archive come in any order of their collections.
 struct Sorter {
     client: Client,
-    /// Time series that are created when their first document shows that it is not a bucket.
-    unmade: HashSet<Collection>,
     /// Each target, and the number of documents.
     targets: HashMap<Collection, (Target, u64)>,
-}
-
-/// Why the file of a time series is not imported.
-fn why_no_series(metadata: &Metadata, path: Option<&Path>) -> Result<Option<&'static str>> {
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    let mut file = files_of::open_inside(path)?;
-    let mut first = Vec::new();
-    if files_of::next_document(&mut *file, &mut first)? && is_bucket(Doc::from_trusted(&first)) {
-        return Ok(Some(OF_BUCKETS));
-    }
-    Ok((!metadata.is_series()).then_some(OF_UNKNOWN_SERIES))
 }
