@@ -415,32 +415,155 @@ def series_metadata(name):
     return {"options": {"timeseries": SERIES}, "indexes": [], "collectionName": name, "type": "timeseries"}
 
 
-def bucket(n):
-    control = {"version": 1, "min": {"at": AT}, "max": {"at": AT}}
-    return {"_id": bson.ObjectId(), "control": control, "meta": {"x": n}, "data": {"at": {"0": AT}, "t": {"0": n}}}
+def literal(value):
+    """A value in a compressed column: an element of BSON without a name."""
+    return bson.encode({"": value})[4:-1]
+
+
+def deltas(*steps, scale=0x80):
+    """Differences in a compressed column, one in each word of Simple-8b. None stands for a missing value."""
+    slots = [(1 << 60) - 1 if step is None else (step << 1) ^ (step >> 63) for step in steps]
+    return bytes([scale | len(slots) - 1]) + b"".join(struct.pack("<Q", 14 | slot << 4) for slot in slots)
+
+
+def column(*parts):
+    return bson.Binary(b"".join(parts) + b"\0", 7)
+
+
+def bucket(version, data, number=1, **control):
+    control = {"version": version, "min": {"at": AT}, "max": {"at": AT}, **control}
+    return {"_id": bson.ObjectId("%024x" % number), "control": control, "meta": {"x": number}, "data": data}
+
+
+def later(seconds):
+    return AT + datetime.timedelta(seconds=seconds)
+
+
+def buckets():
+    """A bucket of each version, and their measurements."""
+    plain = {
+        "_id": {"0": 1, "1": 2},
+        "at": {"0": AT, "1": later(1)},
+        "t": {"1": 1.5},
+        "o": {"0": {"a": [1]}},
+    }
+    # Dates have differences of differences in milliseconds: they are 0, 1 and 3 seconds later, and the last one is not.
+    times = [literal(AT), deltas(1000, 1000)]
+    sorted_by_time = {
+        "_id": column(literal(3), deltas(1, 1)),
+        "at": column(*times),
+        "t": column(literal(0.5), deltas(None, 1, scale=0xA0)),
+        "s": column(deltas(None), literal("abc1"), deltas(1)),
+    }
+    reference = bson.encode({"a": 0, "b": {"c": "x"}})
+    not_sorted = {
+        "at": column(literal(later(5)), deltas(-2000)),
+        "_id": column(literal(6), deltas(1)),
+        "o": column(b"\xf1" + reference + deltas(7, 1) + deltas(0, None) + b"\0"),
+    }
+    documents = [bucket(1, plain, 1), bucket(2, sorted_by_time, 2, count=3), bucket(3, not_sorted, 3, count=2)]
+    measurements = [
+        {"at": AT, "where": {"x": 1}, "_id": 1, "o": {"a": [1]}},
+        {"at": later(1), "where": {"x": 1}, "_id": 2, "t": 1.5},
+        {"at": AT, "where": {"x": 2}, "_id": 3, "t": 0.5},
+        {"at": later(1), "where": {"x": 2}, "_id": 4, "s": "abc1"},
+        {"at": later(3), "where": {"x": 2}, "_id": 5, "t": 0.6, "s": "abc2"},
+        {"at": later(5), "where": {"x": 3}, "_id": 6, "o": {"a": 7, "b": {"c": "x"}}},
+        {"at": later(3), "where": {"x": 3}, "_id": 7, "o": {"a": 8}},
+    ]
+    return documents, measurements
+
+
+def dumps(setting, name, documents):
+    """A folder and an archive with a time series, and a collection beside it."""
+    plain = {"indexes": [], "collectionName": "a"}
+    folder = {
+        ("shop", "a"): (plain, [{"_id": 1}]),
+        ("shop", "system.buckets.weather"): (series_metadata("weather"), documents),
+    }
+    parts = {
+        ("shop", "a"): folder["shop", "a"],
+        ("shop", "weather"): (series_metadata("weather"), []),
+        ("shop", "system.buckets.weather"): (None, documents),
+    }
+    in_archive = setting.write(f"{name}.archive", archive(parts, hidden="system.buckets."))
+    return write_dump(setting.path(name), folder), in_archive
 
 
 @test
-def buckets_of_a_time_series_are_refused_by_name(setting):
-    plain = {"indexes": [], "collectionName": "a"}
-    in_folder = {
-        ("shop", "a"): (plain, [{"_id": 1}]),
-        ("shop", "system.buckets.weather"): (series_metadata("weather"), [bucket(1), bucket(2)]),
-    }
-    in_archive = archive({
-        ("shop", "a"): in_folder["shop", "a"],
-        ("shop", "weather"): (series_metadata("weather"), []),
-        ("shop", "system.buckets.weather"): (None, [bucket(1), bucket(2)]),
-    }, hidden="system.buckets.")  # fmt: skip
-    for path in (write_dump(setting.path("buckets"), in_folder), setting.write("buckets.archive", in_archive)):
+def buckets_of_mongodb_become_measurements(setting):
+    documents, measurements = buckets()
+    shop = setting.client.shop
+    for path in dumps(setting, "buckets", documents):
         setting.client.drop_database("shop")
-        _, said = frond("import", path, code=2)
-        assert "2 documents of shop.weather: a time series of MongoDB" in said, said
-        equal(setting.client.shop.list_collection_names(), ["a"])
-        equal(setting.client.shop.a.count_documents({}), 1)
+        _, said = frond("import", path)
+        assert "8 documents imported, 0 refused" in said, said
+        assert "3 buckets of MongoDB unpacked" in said, said
+        equal(list(shop.weather.find({}, sort=[("_id", 1)])), measurements)
+        equal(shop.weather.options()["timeseries"], SERIES)
+        equal(shop.a.count_documents({}), 1)
+        # Times are stored as they were, and fields that a measurement lacks stay missing.
+        equal([d["_id"] for d in shop.weather.find({"at": {"$gte": later(3)}}, sort=[("_id", 1)])], [5, 6, 7])
+        equal([d["_id"] for d in shop.weather.find({"t": {"$exists": False}}, sort=[("_id", 1)])], [1, 4, 6, 7])
         setting.client.drop_database("shop")
         frond("import", path, "--exclude", "shop.weather")
-        equal(setting.client.shop.list_collection_names(), ["a"])
+        equal(shop.list_collection_names(), ["a"])
+
+
+@test
+def damaged_buckets_are_named(setting):
+    (first, second, third), measurements = buckets()
+    # The time column ends within a word; the last value of the other bucket is one too many.
+    second["data"]["at"] = bson.Binary(second["data"]["at"][:-4], 7)
+    third["data"]["_id"] = column(literal(6), deltas(1, 1))
+    shop = setting.client.shop
+    for path in dumps(setting, "damaged", [first, second, third]):
+        setting.client.drop_database("shop")
+        _, said = frond("import", path, code=2)
+        assert f"document 2 of shop.weather: the bucket {second['_id']}: the column 'at': the bytes end too early" in said, said
+        assert f"document 3 of shop.weather: the bucket {third['_id']}: '_id' has 3 values, and the bucket has 2 measurements" in said, said
+        # Nothing of a damaged bucket is imported, and all of the others.
+        equal(list(shop.weather.find({}, sort=[("_id", 1)])), measurements[:2])
+        equal(shop.a.count_documents({}), 1)
+        setting.client.drop_database("shop")
+        _, said = frond("import", path, "--stopOnError", code=2)
+        assert f"document 2 of shop.weather: the bucket {second['_id']}" in said, said
+
+
+@test
+def buckets_are_inserted_through_the_server(setting):
+    documents, measurements = buckets()
+    setting.client.drop_database("shop")
+    shop = setting.client.shop
+    shop.create_collection("weather", timeseries=SERIES)
+    alias = shop["system.buckets.weather"]
+    alias.insert_many(documents)
+    equal(list(shop.weather.find({}, sort=[("_id", 1)])), measurements)
+    # Measurements are taken under this name, too, and a damaged bucket stores nothing.
+    own = {"_id": 8, "at": AT, "where": {"x": 4}}
+    damaged = bucket(2, {"at": column(literal(AT)), "_id": column(literal(9), deltas(1))})
+    for ordered, expected in ((True, [8]), (False, [8, 9])):
+        shop.weather.delete_many({})
+        last = bucket(1, {"at": {"0": AT}, "_id": {"0": 9}})
+        try:
+            alias.insert_many([own, damaged, last], ordered=ordered)
+            raise AssertionError("a damaged bucket is inserted")
+        except pymongo.errors.BulkWriteError as error:
+            (failed,) = error.details["writeErrors"]
+            equal((failed["index"], failed["code"]), (1, 2))
+            assert "'_id' has 2 values" in failed["errmsg"], failed
+            equal(error.details["nInserted"], len(expected))
+        equal(sorted(d["_id"] for d in shop.weather.find()), expected)
+    # A retry of the same command stores nothing again.
+    shop.weather.delete_many({})
+    with setting.client.start_session() as session:
+        command = {"insert": "system.buckets.weather", "documents": documents, "txnNumber": bson.Int64(1)}
+        for _ in range(2):
+            equal(shop.command(command, session=session)["n"], 3)
+    equal(list(shop.weather.find({}, sort=[("_id", 1)])), measurements)
+    # Elsewhere such a document is one like others.
+    shop.plain.insert_one(documents[0])
+    equal(shop.plain.find_one(), documents[0])
 
 
 @test

@@ -77,7 +77,7 @@ impl Unpacker {
     fn refuse(&mut self, collection: &Collection, number: u64, error: &Error) -> Result<()> {
         let what = format!("document {number} of {collection}");
         if self.stops_on_error {
-            return Err(Error::Data(format!("{what}: {error}")));
+            return Err(Error::Refused(format!("{what}: {error}")));
         }
         self.damaged += 1;
         if self.damaged <= NAMED {

@@ -1,7 +1,8 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
-use frond_store::{Durability, InsertOptions, InsertRecording, Namespace};
+use frond_store::{Durability, InsertOptions, InsertOutcome, InsertRecording, Namespace};
 
+use super::buckets;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::commands::support::write::{self, Batch, WriteOptions};
@@ -134,6 +135,46 @@ pub fn insert(
     options: InsertOptions,
     recording: Option<InsertRecording<'_>>,
 ) -> Result<(usize, WriteErrors)> {
+    let Some(unpacked) = buckets::unpack(cx, namespace, documents, options.ordered)? else {
+        let outcome = store(cx, namespace, documents, options, recording)?;
+        let mut errors = WriteErrors::default();
+        for error in outcome.errors {
+            errors.push(error.index, Error::from(error.error));
+        }
+        return Ok((outcome.inserted, errors));
+    };
+    let measurements: Vec<&Doc> = unpacked.documents.iter().map(|one| &**one).collect();
+    let numbers: Vec<i32>;
+    let recording = match recording {
+        Some(of_buckets) => {
+            numbers = unpacked.numbers(of_buckets.numbers);
+            Some(InsertRecording {
+                numbers: &numbers,
+                ..of_buckets
+            })
+        }
+        None => None,
+    };
+    let errors = if measurements.is_empty() {
+        Vec::new()
+    } else {
+        let outcome = store(cx, namespace, &measurements, options, recording)?;
+        let errors = outcome.errors.into_iter();
+        errors
+            .map(|error| (error.index, Error::from(error.error)))
+            .collect()
+    };
+    Ok(unpacked.outcome(errors, options.ordered))
+}
+
+/// Stores documents, and counts those that were tried.
+fn store(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    documents: &[&Doc],
+    options: InsertOptions,
+    recording: Option<InsertRecording<'_>>,
+) -> Result<InsertOutcome> {
     let store = cx.store();
     let outcome = match recording {
         None => store.insert(namespace, documents, options)?,
@@ -149,11 +190,7 @@ pub fn insert(
         documents.len()
     };
     cx.server.metrics.count(Op::Insert, tried as u64);
-    let mut errors = WriteErrors::default();
-    for error in outcome.errors {
-        errors.push(error.index, Error::from(error.error));
-    }
-    Ok((outcome.inserted, errors))
+    Ok(outcome)
 }
 
 #[cfg(test)]

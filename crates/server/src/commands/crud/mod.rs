@@ -5,6 +5,7 @@ use crate::commands::spec::Command;
 pub mod aggregate;
 mod aggregation;
 pub mod backup_stream;
+pub mod buckets;
 pub mod bulk_write;
 pub mod count;
 pub mod delete;
