@@ -391,7 +391,7 @@ fn damaged_columns_are_refused() {
             ColumnFault::Selector(0),
         ),
         (
-            column(&[objects(0xF1, &doc! {}, &[delta.clone()])]),
+            column(&[objects(0xF1, &doc! {}, std::slice::from_ref(&delta))]),
             ColumnFault::Reference,
         ),
         (

@@ -253,7 +253,7 @@ impl<'a> Source<'a> {
                 let Some(key) = key else {
                     return Ok(None);
                 };
-                let Some(element) = next.clone().filter(|next| next.name_bytes() == key) else {
+                let Some(element) = next.filter(|next| next.name_bytes() == key) else {
                     return Ok(Some(None));
                 };
                 *next = rest.next();

@@ -91,7 +91,8 @@ pub fn run_buckets(input: &[u8]) {
         return;
     };
     let mut measurement = DocBuf::new();
-    while measurements.number() < READ_MAX && matches!(measurements.next(&mut measurement), Ok(true))
+    while measurements.number() < READ_MAX
+        && matches!(measurements.next(&mut measurement), Ok(true))
     {
         assert!(Doc::validate(measurement.as_bytes()).is_ok());
         assert_eq!(measurement.first().map(|(name, _)| name), Some("t"));
