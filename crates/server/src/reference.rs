@@ -115,7 +115,7 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 - A time series has no index on `_id`, as in MongoDB, and no buckets: `system.buckets.NAME` is another name for it, so
   that it can be dumped and restored between Frond servers. Buckets of MongoDB that are inserted by that name, as `mongorestore` does, are unpacked, and
   their measurements are stored; a damaged one is error 2 with its `_id`. Dumps of a time series of Frond have measurements, which MongoDB does not
-  restore. A `find` or `count` by that name takes conditions on `meta`, which `mongodump` sends for a query on the metadata; others that only buckets
+  restore; `frond export --buckets` writes buckets for it. A `find` or `count` by that name takes conditions on `meta`, which `mongodump` sends for a query on the metadata; others that only buckets
   can meet are error 238.
 - `system.views` can be read. It is changed by `create`, `collMod` and `drop`.
 

@@ -227,9 +227,10 @@ impl<'a> Objects<'a> {
                         }
                         is_literal = input.part(control, state)?;
                     }
-                    let cell = match is_literal {
-                        true => state.value(),
-                        false => state.delta()?,
+                    let cell = if is_literal {
+                        state.value()
+                    } else {
+                        state.delta()?
                     };
                     if let Some((tag, value)) = cell {
                         write_head(&mut self.object, tag, name);
@@ -259,12 +260,11 @@ fn close(object: &mut Vec<u8>, open: &mut Vec<usize>, may_be_empty: bool) {
         return;
     };
     // The outermost object has no head.
-    let head = match open.is_empty() {
-        true => 0,
-        false => {
-            let name = object.get(start + 1..).unwrap_or_default();
-            2 + name.iter().position(|byte| *byte == 0).unwrap_or(0)
-        }
+    let head = if open.is_empty() {
+        0
+    } else {
+        let name = object.get(start + 1..).unwrap_or_default();
+        2 + name.iter().position(|byte| *byte == 0).unwrap_or(0)
     };
     let prefix = start + head;
     if !may_be_empty && object.len() == prefix + 4 {

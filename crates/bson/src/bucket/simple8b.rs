@@ -72,7 +72,6 @@ impl<'a> Words<'a> {
         self.left == 0 && self.bytes.is_empty()
     }
 
-    /// The next integer.
     pub fn next(&mut self) -> Result<Option<Slot>, ColumnFault> {
         if self.left == 0 {
             let Some((word, rest)) = self.bytes.split_first_chunk() else {

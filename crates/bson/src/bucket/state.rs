@@ -32,7 +32,7 @@ pub struct State<'a> {
     /// Its type; 0 before the first value.
     tag: u8,
     value: Vec<u8>,
-    /// What differences are added to.
+    /// Differences are added to it.
     integer: i128,
     /// The last difference, for types with differences of differences.
     difference: i64,
@@ -51,7 +51,6 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Takes a literal.
     pub fn load(&mut self, tag: u8, value: &[u8]) -> Result<(), ColumnFault> {
         self.tag = tag;
         self.value.clear();

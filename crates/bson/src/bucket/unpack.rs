@@ -96,7 +96,7 @@ impl<'a> Measurements<'a> {
                 let text = "a column of its data has the name of the metaField";
                 return Err(Fault::Shape(text.to_owned()));
             }
-            let source = Source::of(&element, is_compressed, FIELDS_MAX / names)?;
+            let source = Source::new(&element, is_compressed, FIELDS_MAX / names)?;
             if name != series.time_field {
                 columns.push((name, source));
             } else if time.replace(source).is_some() {
@@ -206,9 +206,10 @@ impl<'a> Measurements<'a> {
 
     fn wrong_count(&self) -> Fault {
         let (count, number) = (self.count.unwrap_or_default(), self.number);
-        let relation = match number as i64 > count {
-            true => "or more ",
-            false => "",
+        let relation = if number as i64 > count {
+            "or more "
+        } else {
+            ""
         };
         Fault::Shape(format!(
             "its control.count is {count}, and it has {number} {relation}measurements"
@@ -217,7 +218,7 @@ impl<'a> Measurements<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn of(column: &RawElement<'a>, is_compressed: bool, fields: usize) -> Result<Self, Fault> {
+    fn new(column: &RawElement<'a>, is_compressed: bool, fields: usize) -> Result<Self, Fault> {
         match column.value() {
             Some(Value::Document(values)) if !is_compressed => {
                 let mut rest = values.iter_raw();
@@ -230,10 +231,12 @@ impl<'a> Source<'a> {
             }) if is_compressed => Ok(Source::Compressed(Column::new(bytes, fields))),
             _ => {
                 let name = format!("data.{}", column.name());
-                Err(match is_compressed {
-                    true => must_be(&name, "binary of subtype 7, as control.version says"),
-                    false => must_be(&name, "a document, as control.version says"),
-                })
+                let expected = if is_compressed {
+                    "binary of subtype 7, as control.version says"
+                } else {
+                    "a document, as control.version says"
+                };
+                Err(must_be(&name, expected))
             }
         }
     }

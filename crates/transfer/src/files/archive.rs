@@ -54,7 +54,7 @@ impl Writer {
                 "collection": collection.name.as_str(),
                 "metadata": metadata.to_text(collection),
                 "size": 0_i64,
-                "type": if metadata.is_view { "view" } else { "collection" },
+                "type": metadata.kind(),
             };
             out.put(part.as_bytes())?;
         }

@@ -1,6 +1,6 @@
 //! Buckets of a dump, which become measurements.
 
-use frond_bson::bucket::{self, Measurements, Series};
+use frond_bson::bucket::{self, Measurements, Packer, Series, Spans};
 use frond_bson::{Doc, DocBuf};
 use frond_client::Collection;
 
@@ -18,13 +18,52 @@ pub struct SeriesFields {
 
 impl SeriesFields {
     /// The fields of a time series; other collections have none.
-    pub fn of(metadata: &Metadata) -> Option<SeriesFields> {
+    pub fn from_metadata(metadata: &Metadata) -> Option<SeriesFields> {
         let options = metadata.options.get_doc("timeseries")?;
         Some(SeriesFields {
             time: options.get_str("timeField")?.to_owned(),
             meta: options.get_str("metaField").map(str::to_owned),
         })
     }
+}
+
+/// The spans that the options of a time series give its buckets.
+fn spans_of(metadata: &Metadata) -> Spans {
+    let options = (metadata.options.get_doc("timeseries")).unwrap_or(Doc::empty());
+    let (span, rounding) = match options.get_str("granularity") {
+        Some("minutes") => (86_400, 3_600),
+        Some("hours") => (2_592_000, 86_400),
+        _ => (3_600, 60),
+    };
+    Spans {
+        max_seconds: options.get_i64("bucketMaxSpanSeconds").unwrap_or(span),
+        rounding_seconds: options.get_i64("bucketRoundingSeconds").unwrap_or(rounding),
+    }
+}
+
+/// Packs the measurements that `read` shows, and shows the buckets to `put`.
+pub fn pack(
+    collection: &Collection,
+    metadata: &Metadata,
+    read: impl FnOnce(&mut dyn FnMut(&Doc) -> Result<()>) -> Result<()>,
+    put: &mut dyn FnMut(&Doc) -> Result<()>,
+) -> Result<()> {
+    let Some(fields) = SeriesFields::from_metadata(metadata) else {
+        return read(put);
+    };
+    let series = Series {
+        time_field: &fields.time,
+        meta_field: fields.meta.as_deref(),
+    };
+    let mut packer = Packer::new(series, spans_of(metadata));
+    let mut closed = Vec::new();
+    read(&mut |measurement| {
+        (packer.add(measurement, &mut closed))
+            .map_err(|error| Error::Data(format!("{collection}: {error}")))?;
+        closed.drain(..).try_for_each(|bucket| put(&bucket))
+    })?;
+    packer.finish(&mut closed);
+    closed.iter().try_for_each(|bucket| put(bucket))
 }
 
 /// Unpacks buckets, and counts them.
@@ -124,7 +163,7 @@ mod tests {
     #[test]
     fn only_time_series_have_fields_of_their_own() {
         let fields = |options: DocBuf| {
-            SeriesFields::of(&Metadata {
+            SeriesFields::from_metadata(&Metadata {
                 options,
                 ..Metadata::default()
             })

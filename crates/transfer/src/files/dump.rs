@@ -24,6 +24,8 @@ pub struct Metadata {
     pub indexes: Vec<DocBuf>,
     /// Whether it is a view.
     pub is_view: bool,
+    /// Whether it is a time series whose measurements are in buckets, as MongoDB dumps it.
+    pub is_packed: bool,
 }
 
 impl Metadata {
@@ -34,7 +36,7 @@ impl Metadata {
             out.push("options", &self.options);
         }
         out.push_array("indexes", |indexes| {
-            if !self.is_view {
+            if !self.is_view && !self.is_packed {
                 indexes.push(&doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
             }
             for index in &self.indexes {
@@ -44,8 +46,19 @@ impl Metadata {
             }
         });
         out.push("collectionName", collection.name.as_str());
-        out.push("type", if self.is_view { "view" } else { "collection" });
+        out.push("type", self.kind());
         extjson::to_canonical(&out)
+    }
+
+    /// The type that `listCollections` shows.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Metadata { is_view: true, .. } => "view",
+            Metadata {
+                is_packed: true, ..
+            } => "timeseries",
+            _ => "collection",
+        }
     }
 
     pub fn parse(text: &str, name: &str) -> Result<(Metadata, Option<String>)> {
@@ -58,6 +71,7 @@ impl Metadata {
         let indexes = parsed.get_array("indexes").unwrap_or(Doc::empty());
         let metadata = Metadata {
             is_view: options.contains_key("viewOn") || parsed.get_str("type") == Some("view"),
+            is_packed: false,
             options,
             indexes: indexes
                 .values()

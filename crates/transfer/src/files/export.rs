@@ -6,13 +6,14 @@ use frond_bson::{Doc, DocBuf, doc, extjson};
 use frond_client::{Client, Collection, CursorRequest};
 
 use super::archive;
+use super::buckets;
 use super::dump::{self, Metadata};
 use super::files_of::{self, Output};
 use super::options::{ExportOptions, Format};
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::inventory::{self, in_database};
-use crate::names::Filter;
+use crate::names::{BUCKETS, Filter};
 use crate::node::{Node, ServerInfo};
 use crate::progress::Progress;
 use crate::stop::Signals;
@@ -89,6 +90,11 @@ fn question(options: &ExportOptions) -> Result<ExportQuery> {
             "--canonical and --jsonArray are for JSON".to_owned(),
         ));
     }
+    if options.buckets && !matches!(format, Format::Dump | Format::Archive) {
+        return Err(Error::Usage(
+            "--buckets is for dumps and archives".to_owned(),
+        ));
+    }
     if matches!(format, Format::Dump | Format::Archive) {
         let unused = [
             (projection.is_some(), "--fields"),
@@ -112,6 +118,17 @@ fn question(options: &ExportOptions) -> Result<ExportQuery> {
         projection,
         limit: options.limit,
     })
+}
+
+/// The collection that a dump names for the documents of a collection: a time series that is packed has its buckets.
+fn documents_of(collection: &Collection, metadata: &Metadata) -> Collection {
+    if !metadata.is_packed {
+        return collection.clone();
+    }
+    in_database(
+        &collection.database,
+        &format!("{BUCKETS}{}", collection.name),
+    )
 }
 
 struct Export<'a> {
@@ -158,6 +175,23 @@ impl Export<'_> {
         })();
         progress.add(count);
         problem.map_or(read, Err)
+    }
+
+    /// Shows all documents of a part of a dump to `each`, those of a time series that is packed as buckets.
+    fn read_part(
+        &self,
+        client: &mut Client,
+        (collection, metadata): (&Collection, &Metadata),
+        progress: &Progress,
+        each: &mut dyn FnMut(&Doc) -> Result<()>,
+    ) -> Result<()> {
+        if !metadata.is_packed {
+            return self.read(client, collection, progress, each);
+        }
+        let read = |take: &mut dyn FnMut(&Doc) -> Result<()>| {
+            self.read(client, collection, progress, take)
+        };
+        buckets::pack(collection, metadata, read, each)
     }
 
     fn one(&self, client: &mut Client, format: Format, collection: &Collection) -> Result<()> {
@@ -235,7 +269,9 @@ impl Export<'_> {
                 options: listed.options.clone(),
                 indexes: Vec::new(),
                 is_view: listed.is_view,
+                is_packed: false,
             };
+            metadata.is_packed = self.options.buckets && metadata.is_series();
             if !listed.is_view {
                 metadata.indexes = inventory::indexes(client, &listed.collection)?;
                 total += inventory::size(client, &listed.collection)?.documents;
@@ -298,10 +334,11 @@ impl Export<'_> {
             if metadata.is_view {
                 continue;
             }
-            self.read(client, collection, progress, &mut |document| {
-                writer.put(collection, document)
+            let of_documents = documents_of(collection, metadata);
+            self.read_part(client, (collection, metadata), progress, &mut |document| {
+                writer.put(&of_documents, document)
             })?;
-            writer.end(collection)?;
+            writer.end(&of_documents)?;
         }
         for (name, documents) in accounts {
             let collection = in_database("admin", name);
@@ -332,8 +369,9 @@ impl Export<'_> {
             if metadata.is_view {
                 continue;
             }
-            let mut out = self.create(folder, collection, "bson")?;
-            self.read(client, collection, progress, &mut |document| {
+            let of_documents = documents_of(collection, metadata);
+            let mut out = self.create(folder, &of_documents, "bson")?;
+            self.read_part(client, (collection, metadata), progress, &mut |document| {
                 out.put(document.as_bytes())
             })?;
             out.finish()?;

@@ -98,6 +98,9 @@ pub struct ExportOptions {
     /// Canonical Extended JSON, which keeps every type
     #[arg(long)]
     pub canonical: bool,
+    /// Of a dump or archive pack the measurements of time series into buckets, which MongoDB restores
+    #[arg(long)]
+    pub buckets: bool,
     /// Leave out the first line with the names of the columns
     #[arg(long = "noHeaderLine")]
     pub no_header_line: bool,

@@ -407,6 +407,7 @@ impl<'a> Replay<'a> {
             options,
             indexes: Vec::new(),
             is_view: true,
+            is_packed: false,
         };
         self.parts.push((view, metadata));
         Ok(())

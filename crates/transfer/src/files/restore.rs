@@ -169,7 +169,7 @@ impl<'a> Restore<'a> {
     fn series(&self, collection: &Collection) -> Option<SeriesFields> {
         let mut parts = self.parts.iter();
         let (_, metadata) = parts.find(|(part, _)| part == collection)?;
-        SeriesFields::of(metadata)
+        SeriesFields::from_metadata(metadata)
     }
 
     /// Sends a document to the server: a bucket of a time series as its measurements.
@@ -241,7 +241,6 @@ impl<'a> Restore<'a> {
             && self.left_out.refusals().next().is_none()
     }
 
-    /// Creates all collections.
     fn create_collections(&mut self) -> Result<()> {
         let mut client = self.job.node.connect()?;
         for at in 0..self.parts.len() {

@@ -95,9 +95,12 @@ impl Unpacked {
         let mut following = self.places.iter().skip(1);
         let places = self.places.iter();
         places
-            .map(|place| match following.next() == Some(place) {
-                true => NONE,
-                false => of_buckets.get(*place).copied().unwrap_or(NONE),
+            .map(|place| {
+                if following.next() == Some(place) {
+                    NONE
+                } else {
+                    of_buckets.get(*place).copied().unwrap_or(NONE)
+                }
             })
             .collect()
     }
