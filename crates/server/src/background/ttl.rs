@@ -214,6 +214,44 @@ mod tests {
         assert_eq!(ttl.get_i64("passes"), Some(1));
     }
 
+    /// Its pass deleted documents of one index after the other, and ended with what had expired when it began.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_pass_lasts_until_nothing_more_has_expired() {
+        let mut server = TestServer::new();
+        let past = Value::DateTime(now_ms() - 3_600_000);
+        let parameters = doc! {
+            "setParameter": 1, "ttlIndexDeleteTargetDocs": 30, "ttlMonitorSubPassTargetSecs": 0,
+        };
+        server.run("admin", parameters);
+        for name in ["a", "b"] {
+            let docs: Vec<_> = (0..100).map(|id| doc! {"_id": id, "at": past}).collect();
+            let docs: ArrayBuf = docs.iter().map(|doc| Value::Document(doc)).collect();
+            server.run("test", doc! {"insert": name, "documents": &docs});
+            let index = doc! {"key": {"at": 1}, "name": "at", "expireAfterSeconds": 0};
+            server.run("test", doc! {"createIndexes": name, "indexes": [index]});
+        }
+        let ttl = |server: &mut TestServer| {
+            let status = server.run("admin", doc! {"serverStatus": 1});
+            let metrics = status.get_doc("metrics").unwrap();
+            metrics.get_doc("ttl").unwrap().to_owned()
+        };
+        measure(&server.server, &OpContext::new());
+        let before = ttl(&mut server);
+        let backlog = before.get_doc("backlog").unwrap();
+        assert_eq!(backlog.get_i64("documents"), Some(200));
+        assert!(backlog.get_i64("oldestExpiredSecs").unwrap() >= 3600);
+        pass(&server.server, &OpContext::new());
+        let after = ttl(&mut server);
+        assert_eq!(after.get_i64("deletedDocuments"), Some(200));
+        assert_eq!(after.get_i64("passes"), Some(1));
+        // Four batches of 30 for each collection, and a sub-pass for each batch.
+        assert_eq!(after.get_i64("subPasses"), Some(4));
+        let expected = doc! {"documents": 0i64, "oldestExpiredSecs": 0i64};
+        assert_eq!(after.get_doc("backlog").unwrap(), &*expected);
+        server.run("test", doc! {"drop": "a"});
+        server.run("test", doc! {"drop": "b"});
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn collections_let_their_documents_expire() {
         let mut server = TestServer::new();

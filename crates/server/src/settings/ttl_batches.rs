@@ -64,7 +64,10 @@ mod tests {
         };
         let limits = batches.limits();
         assert_eq!((limits.documents, limits.time.as_millis()), (7, 1000));
-        assert_eq!((limits.commit_documents, limits.share), (1000, 30));
+        assert_eq!(
+            (limits.commit_documents, limits.share),
+            (TtlLimits::NONE.commit_documents, 30)
+        );
         batches.enabled = false;
         let limits = batches.limits();
         assert_eq!((limits.documents, limits.time.as_millis()), (0, 0));

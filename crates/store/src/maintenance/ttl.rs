@@ -29,6 +29,11 @@ pub use source::Expiring;
 
 /// Documents whose keys are collected at a time.
 const KEYS_MAX: usize = 50_000;
+/// The least number, where a batch ends before it has deleted all.
+const KEYS_MIN: usize = 1000;
+/// The documents of a commit, if the limits of its size allow: it makes one write where inserts make several, and writers
+/// wait in turn when the engine is behind.
+const COMMIT_DOCUMENTS: usize = 4 * COMMIT_DOCUMENTS_MAX;
 /// Bytes of such keys.
 const KEY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -39,7 +44,7 @@ pub struct TtlLimits {
     pub documents: u64,
     /// The time after which no further commit begins; zero sets no limit.
     pub time: Duration,
-    /// Documents in one commit, at most 1,000.
+    /// Documents in one commit.
     pub commit_documents: usize,
     /// The part of the time in which it works, in percent of one thread's. It pauses for the rest.
     pub share: u32,
@@ -49,7 +54,7 @@ impl TtlLimits {
     pub const NONE: TtlLimits = TtlLimits {
         documents: 0,
         time: Duration::ZERO,
-        commit_documents: COMMIT_DOCUMENTS_MAX,
+        commit_documents: COMMIT_DOCUMENTS,
         share: 100,
     };
 }
@@ -142,7 +147,7 @@ impl DocumentStore {
                 &collection,
                 &snapshot,
                 expiring.position(),
-                left.min(KEYS_MAX),
+                left.min(expiring.keys_wanted()),
                 pace,
                 context,
             )?;
@@ -158,6 +163,7 @@ impl DocumentStore {
             };
             let reached = expiry.delete(&found.keys, pace, deleted)?;
             if reached < found.keys.len() {
+                expiring.want_keys(reached);
                 // In the order of an index, the keys that were not reached are anywhere among those that were found.
                 if source.is_in_key_order() {
                     let last = found.keys.get(reached.saturating_sub(1));
@@ -165,6 +171,7 @@ impl DocumentStore {
                 }
                 return Ok(true);
             }
+            expiring.want_keys(2 * reached);
             expiring.continue_behind(found.position);
             if found.is_complete {
                 return Ok(false);

@@ -1,13 +1,15 @@
 //! Deleting expired documents by their primary keys: in the order of the keys, in commits of bounded size, at a bounded pace.
 //!
-//! The keys come from an index, and may be seconds old. Each commit reads its documents on a new snapshot, by one cursor
-//! where they lie side by side, and tests the filter on each: a document whose date was moved meanwhile stays. Its primary key
-//! is guarded, so that the engine refuses the commit if another writer changes the document between the snapshot and the
-//! commit; the rest of the batch is then read again. (A range delete of the index entries would save one message for each
+//! The keys come from an index, and may be seconds old. The documents are read on a newer snapshot, by one cursor where they
+//! lie side by side, and the filter is tested on each: a document whose date was moved meanwhile stays. Its primary key is
+//! guarded, so that the engine refuses the commit if another writer changes the document between the snapshot and the commit.
+//! Then the next snapshot is taken, on which the rest of the batch is read again; without conflicts one serves many commits, so
+//! that the cursor reads the disk in order and once. (A range delete of the index entries would save one message for each
 //! document. It is blind, so it could hide the entry of a document that another writer inserts meanwhile.)
 
 use std::cmp::Ordering;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,14 +20,12 @@ use frond_query::matcher::Filter;
 use super::Retry;
 use super::modify::is_held;
 use super::staging::{Buffers, Staging};
-use crate::catalog::{Catalog, Uuid};
+use crate::catalog::{Catalog, Collection, Uuid};
 use crate::own_files::OwnFiles;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Result, command};
-use frond_storage::keyspace::{
-    COMMIT_DOCUMENTS_MAX, Cursor, Direction, Durability, Snapshot, TreeId,
-};
+use frond_storage::keyspace::{Cursor, Direction, Durability, Snapshot, TreeId};
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
 use frond_storage::record;
@@ -37,6 +37,10 @@ const STEPS_MAX: u32 = 4;
 const MISSES_MAX: u32 = 8;
 /// Scattered keys after which a cursor is tried again.
 const LOOK_UPS_BETWEEN_CURSORS: u32 = 256;
+
+/// Commits on one snapshot last no longer than this: it keeps memtables, and the more is committed after it the more often the
+/// engine has forgotten which keys.
+const SNAPSHOT_AGE_MAX: Duration = Duration::from_millis(250);
 
 /// The longest pause without a look at the limits of the operation.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -103,7 +107,7 @@ impl Pace {
             deadline: (!time.is_zero())
                 .then(|| Instant::now().checked_add(time))
                 .flatten(),
-            commit_documents: commit_documents.clamp(1, COMMIT_DOCUMENTS_MAX),
+            commit_documents: commit_documents.max(1),
             share: share.clamp(1, 100),
         }
     }
@@ -154,6 +158,7 @@ impl Expiry<'_> {
     pub(crate) fn delete(&self, keys: &Keys, pace: &mut Pace, deleted: &mut u64) -> Result<usize> {
         let mut retry = Retry::new(self.catalog);
         let mut buffers = Buffers::default();
+        let mut basis: Option<Basis> = None;
         let mut next = 0;
         // Whether the last attempt has waited for space on the disk.
         let mut was_full = false;
@@ -163,11 +168,18 @@ impl Expiry<'_> {
                 break;
             }
             let begun = Instant::now();
+            basis = basis.filter(|basis| basis.taken.elapsed() < SNAPSHOT_AGE_MAX);
+            let on = match &mut basis {
+                Some(basis) => basis,
+                None => basis.insert(self.basis(keys)?),
+            };
             // After conflicts the commits get smaller, so that each meets fewer others.
             let shift = retry.conflicts().saturating_mul(2).min(31);
             let left = usize::try_from(pace.documents_left()).unwrap_or(usize::MAX);
             let limit = (pace.commit_documents >> shift).min(left).max(1);
-            let Some((at, outcome)) = self.commit(keys, next, limit, &mut buffers)? else {
+            let Some((at, outcome)) = self.commit(on, keys, next, limit, &mut buffers)? else {
+                // The collection's definition changed meanwhile.
+                basis = None;
                 continue;
             };
             match outcome {
@@ -177,6 +189,7 @@ impl Expiry<'_> {
                     was_full = false;
                     retry.reset();
                     pace.deleted(documents, begun.elapsed(), self.context)?;
+                    continue;
                 }
                 Err(error) if is_held(&error) => match at - next {
                     // It is this one.
@@ -187,6 +200,8 @@ impl Expiry<'_> {
                     _ => retry.note_held(),
                 },
                 Err(error) if error.is_disk_full() && !was_full => {
+                    // Nothing keeps on disk what was deleted.
+                    drop(basis.take());
                     if !OwnFiles::new(self.catalog.engine()).await_space()? {
                         return Err(error);
                     }
@@ -194,29 +209,46 @@ impl Expiry<'_> {
                 }
                 Err(error) => retry.after(error)?,
             }
+            basis = None;
         }
         Ok(next)
+    }
+
+    /// Takes a snapshot.
+    fn basis(&self, keys: &Keys) -> Result<Basis> {
+        let read = self.catalog.read(self.ns)?;
+        let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid) else {
+            let uuid = frond_bson::uuid_text(&self.uuid);
+            return Err(command(
+                ErrorCode::QueryPlanKilled,
+                format!("collection dropped. UUID {uuid}"),
+            ));
+        };
+        let last = keys.get(keys.len().saturating_sub(1)).map(<[u8]>::to_vec);
+        Ok(Basis {
+            records: SortedReader::new(snapshot.clone(), collection.primary, last),
+            collection,
+            snapshot,
+            taken: Instant::now(),
+        })
     }
 
     /// Commits the deletion of up to `limit` documents. Returns the position behind the last key that was reached, and the
     /// number of documents or the reason why nothing was committed. `None` if the collection's definition changed meanwhile.
     fn commit(
         &self,
+        basis: &mut Basis,
         keys: &Keys,
         next: usize,
         limit: usize,
         buffers: &mut Buffers,
     ) -> Result<Option<(usize, Result<u64>)>> {
-        let read = self.catalog.read(self.ns)?;
-        let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid) else {
-            return Err(command(
-                ErrorCode::QueryPlanKilled,
-                format!(
-                    "collection dropped. UUID {}",
-                    frond_bson::uuid_text(&self.uuid)
-                ),
-            ));
-        };
+        let Basis {
+            collection,
+            snapshot,
+            records,
+            ..
+        } = basis;
         if snapshot.gathers_reads() {
             let keys: Vec<(TreeId, &[u8])> = keys
                 .from(next)
@@ -225,13 +257,12 @@ impl Expiry<'_> {
                 .collect();
             snapshot.prefetch(&keys)?;
         }
-        let mut records = SortedReader::new(snapshot.clone(), collection.primary);
-        let mut staging =
-            Staging::new(self.catalog, &collection, snapshot, buffers).bypassing_validation(true);
+        let mut staging = Staging::new(self.catalog, collection, snapshot.clone(), buffers)
+            .bypassing_validation(true);
         let mut at = next;
         let mut failure = None;
         for key in keys.from(next).take(limit) {
-            if staging.is_full() {
+            if !staging.has_room() {
                 break;
             }
             let staged = match records.read(key) {
@@ -245,15 +276,16 @@ impl Expiry<'_> {
             }
             at += 1;
         }
-        drop(records);
         point("expired documents are about to be deleted");
-        if failure.is_some() && staging.documents() == 0 {
-            return failure.map_or(Ok(None), Err);
+        if at == next
+            && let Some(error) = failure
+        {
+            return Err(error);
         }
+        // A document that failed is met again, first.
         let committed = self
             .catalog
-            .commit_on(&collection, || staging.commit(Durability::Logged));
-        // A document that fails is met again first, and alone.
+            .commit_on(collection, || staging.commit(Durability::Logged));
         Ok(committed.map(|result| (at, result.map(|documents| documents as u64))))
     }
 
@@ -270,7 +302,7 @@ impl Expiry<'_> {
         let asked = required_fields::of_query(self.filter, None, []);
         if !self
             .filter
-            .try_matches(&*reader.parts(key, stored, &asked)?)?
+            .try_matches(&reader.parts(key, stored, &asked)?)?
         {
             return Ok(());
         }
@@ -284,6 +316,14 @@ impl Expiry<'_> {
     }
 }
 
+/// The state that commits are based on.
+struct Basis {
+    collection: Arc<Collection>,
+    snapshot: Snapshot,
+    records: SortedReader,
+    taken: Instant,
+}
+
 /// Reads the values of ascending keys of a tree.
 ///
 /// Where the keys lie side by side, a step of a cursor costs a fraction of a look-up, and reads the disk in order. Where they
@@ -291,6 +331,8 @@ impl Expiry<'_> {
 struct SortedReader {
     snapshot: Snapshot,
     tree: TreeId,
+    /// The last key that will be read: nothing behind it is read ahead.
+    last: Option<Vec<u8>>,
     /// None while keys are scattered.
     cursor: Option<Cursor>,
     /// The key that the cursor has reached, with its value, if it lies behind the wanted one.
@@ -310,10 +352,11 @@ enum Reached {
 }
 
 impl SortedReader {
-    fn new(snapshot: Snapshot, tree: TreeId) -> SortedReader {
+    fn new(snapshot: Snapshot, tree: TreeId, last: Option<Vec<u8>>) -> SortedReader {
         SortedReader {
             snapshot,
             tree,
+            last,
             cursor: None,
             ahead: None,
             value: Vec::new(),
@@ -327,9 +370,13 @@ impl SortedReader {
     fn read(&mut self, key: &[u8]) -> Result<Option<&[u8]>> {
         if self.cursor.is_none() && self.look_ups >= LOOK_UPS_BETWEEN_CURSORS {
             let from = Bound::Included(key);
-            let cursor =
-                self.snapshot
-                    .cursor(self.tree, from, Bound::Unbounded, Direction::Forward)?;
+            let to = self
+                .last
+                .as_deref()
+                .map_or(Bound::Unbounded, Bound::Included);
+            let cursor = self
+                .snapshot
+                .cursor(self.tree, from, to, Direction::Forward)?;
             self.cursor = Some(cursor);
             (self.ahead, self.at_end) = (None, false);
             (self.misses, self.look_ups) = (0, 0);

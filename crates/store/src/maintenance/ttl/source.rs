@@ -6,7 +6,7 @@ use std::sync::Arc;
 use frond_bson::{Collator, DocBuf, Value, doc, key};
 use frond_query::matcher::Filter;
 
-use super::{KEY_BYTES_MAX, KEYS_MAX};
+use super::{KEY_BYTES_MAX, KEYS_MAX, KEYS_MIN};
 use crate::catalog::{Catalog, Collection, Uuid};
 use crate::find::PlannedQuery;
 use crate::plan::required_fields;
@@ -33,6 +33,8 @@ pub struct Expiring {
     name: String,
     /// The last key that the pass has dealt with.
     position: Option<Vec<u8>>,
+    /// Keys to collect at a time: about as many as a batch deletes, because the others are collected again.
+    keys_wanted: usize,
 }
 
 /// The place where expired documents are found at one moment.
@@ -89,6 +91,7 @@ impl DocumentStore {
                 index,
                 name: name.to_owned(),
                 position: None,
+                keys_wanted: KEYS_MAX / 4,
             };
             if collection.settings.expire_after_seconds.is_some() {
                 all.push(expiring(None, collection.id_index_name()));
@@ -125,6 +128,14 @@ impl Expiring {
 
     pub(super) fn position(&self) -> Option<&[u8]> {
         self.position.as_deref()
+    }
+
+    pub(super) fn keys_wanted(&self) -> usize {
+        self.keys_wanted
+    }
+
+    pub(super) fn want_keys(&mut self, keys: usize) {
+        self.keys_wanted = keys.clamp(KEYS_MIN, KEYS_MAX);
     }
 
     pub(super) fn continue_behind(&mut self, position: Option<Vec<u8>>) {
@@ -328,7 +339,7 @@ impl Source {
             if has_expired {
                 keys.push(document);
             }
-            let is_full = keys.len() >= most.min(KEYS_MAX) || keys.bytes() >= KEY_BYTES_MAX;
+            let is_full = keys.len() >= most || keys.bytes() >= KEY_BYTES_MAX;
             let is_due = entries.is_multiple_of(ENTRIES_BETWEEN_CHECKS);
             if is_full || is_due {
                 let position = last.get_or_insert_default();
