@@ -1,4 +1,11 @@
 //! Counters in random order: `$inc` with upsert, in batches and one at a time, while others read and check what they see.
+//!
+//! - Nine of ten counters are there before the additions begin (`--preload`); the others are made by upserts.
+//! - `--fast-updates` creates Frond's collection with `fastUpdates: true`; other servers do ordinary updates. PostgreSQL has a table of
+//!   two integers and `INSERT … ON CONFLICT DO UPDATE` for each batch.
+//! - A value that is read beside the additions lies within the bounds of [`model`]. At the end `--compare` counters have their exact
+//!   value, and the sum of all is the number of additions (`--skip-sum` leaves that out, since it reads the whole collection).
+//!   Anything else ends the run with an error.
 
 mod model;
 mod options;

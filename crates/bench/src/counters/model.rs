@@ -40,7 +40,7 @@ impl Model {
         (number * STRIDE) as i64
     }
 
-    fn of(&self, key: i64) -> Option<&Followed> {
+    fn followed(&self, key: i64) -> Option<&Followed> {
         let key = u64::try_from(key).ok()?;
         let number = usize::try_from(key / STRIDE).ok()?;
         key.is_multiple_of(STRIDE)
@@ -50,14 +50,14 @@ impl Model {
 
     /// Notes that additions are about to be sent.
     pub fn begin(&self, keys: &[i64]) {
-        for one in keys.iter().filter_map(|key| self.of(*key)) {
+        for one in keys.iter().filter_map(|key| self.followed(*key)) {
             one.begun.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Notes that they are acknowledged.
     pub fn acknowledge(&self, keys: &[i64]) {
-        for one in keys.iter().filter_map(|key| self.of(*key)) {
+        for one in keys.iter().filter_map(|key| self.followed(*key)) {
             one.acknowledged.fetch_add(1, Ordering::SeqCst);
         }
         self.total.fetch_add(keys.len() as u64, Ordering::SeqCst);
@@ -65,13 +65,13 @@ impl Model {
 
     /// The least value that a read that begins now may find.
     pub fn least(&self, key: i64) -> i64 {
-        self.of(key)
+        self.followed(key)
             .map_or(0, |one| one.acknowledged.load(Ordering::SeqCst).into())
     }
 
     /// The greatest value that a read that has ended may have found.
     pub fn greatest(&self, key: i64) -> i64 {
-        self.of(key)
+        self.followed(key)
             .map_or(i64::MAX, |one| one.begun.load(Ordering::SeqCst).into())
     }
 

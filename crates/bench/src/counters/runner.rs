@@ -261,7 +261,10 @@ fn check(
     is_null: bool,
 ) -> Result<()> {
     let least = model.least(key);
-    let value = session.counter(collection, key)?;
+    let value = match session.counter(collection, key) {
+        Err(Error::Wrong(_)) if is_null => None,
+        value => value?,
+    };
     let greatest = model.greatest(key);
     let found = value.unwrap_or(0);
     if !is_null && !(least..=greatest).contains(&found) {

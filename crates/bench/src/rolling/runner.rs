@@ -109,7 +109,12 @@ impl<'a> RollingRunner<'a> {
         let concern = target.concern(&work.write, 1)?;
         let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
         let (collection, _) = target.collection(run, watcher.as_mut(), &work.collection, None)?;
-        watcher.create(&collection, &work.definition())?;
+        let mut definition = work.definition();
+        if target.is_null() {
+            // Nothing expires there.
+            definition.retention = None;
+        }
+        watcher.create(&collection, &definition)?;
         // Partitions are there before the first document.
         watcher.expire(&collection, &work.retain(), now_ms())?;
         let mut workers = Vec::new();

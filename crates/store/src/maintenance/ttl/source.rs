@@ -349,7 +349,7 @@ impl Source {
             if is_due {
                 context.check()?;
             }
-            if is_full || is_due && pace.is_over() {
+            if is_full || (is_due && pace.is_over()) {
                 is_complete = false;
                 break;
             }
