@@ -69,7 +69,7 @@ pub use frond_storage::scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
 pub use frond_storage::{index, keyspace, options};
-pub use maintenance::TtlPass;
+pub use maintenance::{Expiring, TtlBacklog, TtlBatch, TtlLimits, TtlPass};
 pub use op_stats::{
     OpStats, PlanHashes, ShownPlan, UsedPlan, update as update_op_stats, watch, watch_part,
 };

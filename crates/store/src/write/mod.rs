@@ -7,6 +7,7 @@
 
 pub mod delete;
 pub(crate) mod duplicate;
+pub(crate) mod expire;
 pub mod find_and_modify;
 pub mod insert;
 mod large;

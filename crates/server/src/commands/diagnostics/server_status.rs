@@ -329,7 +329,7 @@ fn metrics(server: &Server) -> DocBuf {
     );
     // Documents never move when they grow.
     out.push("record", &doc! {"moves": 0i64});
-    out.push("ttl", &server.maintenance.ttl.to_doc());
+    out.push("ttl", &server.maintenance.ttl.to_doc(now_ms()));
     out
 }
 
