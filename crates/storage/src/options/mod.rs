@@ -31,6 +31,7 @@ pub const SUPPORTED: &[&str] = &[
     "collation",
     "compression",
     "expireAfterSeconds",
+    "fastUpdates",
     "idIndex",
     "indexOptionDefaults (block_compressor)",
     "max",
@@ -75,6 +76,8 @@ pub struct CollectionOptions {
     /// The query that it shows, if it is a view.
     pub view: Option<ViewOptions>,
     pre_images: bool,
+    /// Whether updates by primary key may be sent as messages that read nothing: their results are not known.
+    pub fast_updates: bool,
 }
 
 /// The order in which a collection's documents are stored, and so that of a scan.
@@ -237,6 +240,7 @@ impl CollectionOptions {
                     parsed.expire_after_seconds = Some(expire_after(&given)?);
                 }
                 "changeStreamPreAndPostImages" => parsed.pre_images = enabled(&given)?,
+                "fastUpdates" => parsed.fast_updates = given.flag()?,
                 "storageEngine" => compressor = tree_options::block_compressor(given.doc()?)?,
                 "indexOptionDefaults" => parsed.index_compression = index_defaults(&given)?,
                 "idIndex" => clustered::check_id_index(&given)?,
@@ -312,6 +316,7 @@ impl CollectionOptions {
                 "clusteredIndex",
                 "changeStreamPreAndPostImages",
                 "naturalOrder",
+                "fastUpdates",
             ];
             if let Some(other) = given().find(|name| refused.contains(name)) {
                 return Err(invalid(format!(
@@ -340,6 +345,7 @@ impl CollectionOptions {
                 }
             }
         }
+        self.check_fast_updates()?;
         if self.expire_after_seconds.is_some()
             && self.clustered.is_none()
             && self.time_series.is_none()
@@ -347,6 +353,28 @@ impl CollectionOptions {
             return Err(invalid(
                 "'expireAfterSeconds' is only supported on time-series collections or when the \
                  'clusteredIndex' option is specified",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses fast updates where no update could be one.
+    ///
+    /// # Errors
+    /// `InvalidOptions` (72).
+    fn check_fast_updates(&self) -> Result<()> {
+        if !self.fast_updates {
+            return Ok(());
+        }
+        if self.is_by_record() || self.view.is_some() {
+            return Err(invalid(
+                "'fastUpdates' requires documents that are stored by their primary key: it is not allowed for views, \
+                 capped collections, time series and 'naturalOrder: \"insertion\"'",
+            ));
+        }
+        if !self.collator.is_binary() {
+            return Err(invalid(
+                "'fastUpdates' is not allowed for a collection with a collation",
             ));
         }
         Ok(())
@@ -388,6 +416,9 @@ impl CollectionOptions {
         }
         if self.pre_images {
             out.push("changeStreamPreAndPostImages", &doc! {"enabled": true});
+        }
+        if self.fast_updates {
+            out.push("fastUpdates", true);
         }
         keep(&mut out, "storageEngine");
         keep(&mut out, "indexOptionDefaults");

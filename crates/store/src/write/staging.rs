@@ -1,6 +1,7 @@
 //! One commit in the making: documents and index entries go into one write set.
 
 mod capped;
+mod fast;
 mod look_up;
 mod others;
 

@@ -18,6 +18,7 @@ mod concurrent;
 mod crash;
 mod explain;
 mod expressions;
+mod fast_updates;
 mod geo;
 mod index_builds;
 mod index_kinds;

@@ -338,10 +338,10 @@ fn apply_group(
     (changed, outcome.failed, outcome.error)
 }
 
-/// Whether an update may be sent as a message: its operators, and its paths. It must be a valid one, without array filters and
-/// positional operators.
+/// Whether an update may be sent as a message, judged by its operators and its paths. It must be a valid one.
 pub fn is_expressible(update: &Doc) -> bool {
-    update.len_bytes() < MESSAGE_BYTES_MAX
+    !update.is_empty()
+        && update.len_bytes() < MESSAGE_BYTES_MAX
         && update.iter().all(|(operator, fields)| {
             let is_known = operator == "$currentDate" || OPERATORS.contains(&operator);
             let Value::Document(fields) = fields else {
@@ -354,7 +354,11 @@ pub fn is_expressible(update: &Doc) -> bool {
 /// Whether an update may write such a path whatever the document is. The names of the first level that begin with `$` are of
 /// references, whose fields depend on one another.
 fn is_plain_path(path: &str) -> bool {
-    !path.starts_with('$') && path != "_id" && !path.starts_with("_id.")
+    let is_positional = |name: &str| name == "$" || name.starts_with("$[");
+    !path.starts_with('$')
+        && path != "_id"
+        && !path.starts_with("_id.")
+        && !path.split('.').any(is_positional)
 }
 
 /// Writes messages of updates that [`is_expressible`] is true of.
