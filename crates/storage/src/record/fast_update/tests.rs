@@ -88,7 +88,7 @@ fn updates_are_folded_without_another_effect() {
             2,
         ),
         (&["{$set: {s: 1}}", "{$inc: {s: 1}}", "{$set: {s: 1}}"], 3),
-        (&["{$currentDate: {d: true}}", "{$set: {d: 3}}"], 2),
+        (&["{$currentDate: {d: true}}", "{$set: {d: 3}}"], 1),
         (
             &[
                 "{$currentDate: {d: {$type: 'timestamp'}}}",
