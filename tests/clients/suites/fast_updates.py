@@ -4,6 +4,7 @@ import os
 import threading
 
 import pymongo
+from bson.int64 import Int64
 from harness.tap import equal, raises, run, test
 from harness.waiting import wait_until
 from pymongo import InsertOne, UpdateOne, WriteConcern
@@ -100,7 +101,7 @@ def errors_of_the_document_are_counted(client):
     equal(c.find_one(), {"_id": 1, "n": "text"})
     # They are applied for good when a checkpoint is written.
     client.admin.command("fsync")
-    wait_until(lambda: section(client)["errors"] == before + 5)
+    wait_until("the errors are counted", lambda: section(client)["errors"] == before + 5)
 
 
 @test
@@ -150,7 +151,7 @@ def a_retried_write_is_applied_once(client):
             "update": "c",
             "updates": [{"q": {"_id": n}, "u": {"$inc": {"n": 1}}, "upsert": True} for n in range(10)],
             "lsid": lsid,
-            "txnNumber": 1,
+            "txnNumber": Int64(1),
         }
         for _ in range(3):
             reply = c.database.command(command)
@@ -165,8 +166,9 @@ def without_a_reply_no_option_is_needed(client):
     before = section(client)["updates"]
     for _ in range(100):
         silent.update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
-    silent.bulk_write([UpdateOne({"_id": 2}, {"$inc": {"n": 1}}, upsert=True) for _ in range(50)])
-    wait_until(lambda: [d.get("n") for d in c.find(sort=[("_id", 1)])] == [100, 50])
+    # The driver waits for the results of an ordered one.
+    silent.bulk_write([UpdateOne({"_id": 2}, {"$inc": {"n": 1}}, upsert=True) for _ in range(50)], ordered=False)
+    wait_until("all are there", lambda: [d.get("n") for d in c.find(sort=[("_id", 1)])] == [100, 50])
     equal(section(client)["updates"] - before, 150)
     done = c.update_one({"_id": 1}, {"$set": {"n": 100}})
     equal((done.matched_count, done.modified_count), (1, 0))
