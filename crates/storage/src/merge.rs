@@ -129,7 +129,10 @@ fn apply_messages(
     deltas: &[&[u8]],
     stats: Option<&FastUpdateStats>,
 ) -> Result<Option<Vec<u8>>, Malformed> {
-    if deltas.iter().any(|delta| fast_update::message::is_fast(delta)) {
+    if deltas
+        .iter()
+        .any(|delta| fast_update::message::is_fast(delta))
+    {
         fast_update::message::apply(base, deltas.iter().copied(), stats)
     } else {
         message::apply(base, deltas.iter().copied())
@@ -137,7 +140,10 @@ fn apply_messages(
 }
 
 fn combine_messages(deltas: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
-    if deltas.iter().any(|delta| fast_update::message::is_fast(delta)) {
+    if deltas
+        .iter()
+        .any(|delta| fast_update::message::is_fast(delta))
+    {
         fast_update::message::combine(deltas.iter().copied())
     } else {
         message::combine(deltas.iter().copied())
@@ -386,7 +392,11 @@ mod tests {
         }
         .to_bytes();
         let cases: [Case<'_>; 3] = [
-            (COUNTER_KEY, &good, &[b"short", b"", &[0; 17], &[0; 24], &[0; 40]]),
+            (
+                COUNTER_KEY,
+                &good,
+                &[b"short", b"", &[0; 17], &[0; 24], &[0; 40]],
+            ),
             (
                 MULTIKEY_KEY,
                 &[1, 1, 0, 0, 0],

@@ -225,7 +225,7 @@ impl DocumentStore {
         self.catalog.engine()
     }
 
-    /// What was sent as messages that read nothing.
+    /// The numbers of updates that were sent as messages, and of those that have failed since.
     pub fn fast_updates(&self) -> &FastUpdateStats {
         &self.fast_updates
     }

@@ -6,7 +6,7 @@
 //! each step, and the document is written once. Series that come near the limit, and other operators, are applied step by step.
 
 use super::operators::{self, Argument};
-use super::{ApplyContext, ArrayFilters, OperatorsParser, Update};
+use super::{ApplyContext, ArrayFilters, OperatorsParser, Update, path};
 use crate::number::Number;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
 use frond_error::{Error, Result};
@@ -20,7 +20,7 @@ pub struct Operation<'a> {
     pub path: &'a str,
 }
 
-/// One update, executed some times.
+/// One update of the series, and how many times it is executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<'a> {
     pub repeat: u64,
@@ -28,7 +28,6 @@ pub struct Step<'a> {
     pub operands: Vec<Value<'a>>,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     pub operations: &'a [Operation<'a>],
@@ -44,7 +43,7 @@ pub struct SeriesOutcome<'d> {
     pub doc: Option<Cow<'d, Doc>>,
     /// Updates that failed: they left the document as it was.
     pub failed: u64,
-    /// The first error.
+    /// The error of the first one that failed.
     pub error: Option<Error>,
 }
 
@@ -86,7 +85,7 @@ impl<'s> Series<'s> {
         Update::of_operations(self.operations.iter().copied().zip(operands))
     }
 
-    /// Applies all updates.
+    /// Applies all updates to a document, or to none.
     pub fn apply<'d>(&self, base: Option<&'d Doc>) -> SeriesOutcome<'d> {
         let mut outcome = SeriesOutcome {
             doc: base.map(Cow::Borrowed),
@@ -157,6 +156,11 @@ impl<'s> Series<'s> {
         let Some(doc) = &outcome.doc else {
             return false;
         };
+        // Half of the limit is for the path, see below.
+        let is_deep = |operation: &Operation<'_>| operation.path.len() >= path::MAX_DEPTH;
+        if self.operations.iter().any(is_deep) {
+            return false;
+        }
         // A number takes up to 16 bytes.
         let grown = std::iter::once(step).chain(rest).map(|step| {
             let operands = step.operands.iter().map(|operand| operand.len_bytes() + 16);
@@ -186,8 +190,19 @@ impl<'s> Series<'s> {
             let pairs = || sums.iter().zip(&step.operands).enumerate();
             let mut times = repeat;
             for (at, (sum, operand)) in pairs() {
-                let (Some(sum), Some(by)) = (sum, Number::from_value(operand)) else {
-                    continue;
+                let Some(sum) = sum else {
+                    // It might be nested too deeply.
+                    match operand {
+                        Value::Document(doc) | Value::Array(doc)
+                            if doc.len_bytes() >= SHALLOW_BYTES =>
+                        {
+                            return false;
+                        }
+                        _ => continue,
+                    }
+                };
+                let Some(by) = Number::from_value(operand) else {
+                    return false;
                 };
                 let possible = possible_additions(*sum, by, repeat);
                 if possible < times {
@@ -237,6 +252,9 @@ impl<'s> Series<'s> {
         true
     }
 }
+
+/// A document of fewer bytes is nested less deeply than the limit allows, also at the end of a path: a level takes 8 bytes.
+const SHALLOW_BYTES: usize = 4 * path::MAX_DEPTH;
 
 /// The number at a path through documents whose names are unique on the way. `None` leaves it to the update itself.
 fn number_at(doc: &Doc, path: &str) -> Option<Number> {

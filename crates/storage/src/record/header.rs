@@ -199,7 +199,7 @@ pub fn counted_bytes(stored: &[u8]) -> usize {
 /// Whether a document of this length can be that of this record. If not, segments are missing.
 pub fn may_have_bytes(stored: &[u8], bytes: usize) -> bool {
     match Header::read(stored) {
-        // How much the fast updates add is not known.
+        // The fast updates add an unknown number of bytes.
         Some((header, _)) if !header.pending.is_empty() => true,
         Some((header, _)) => (header.counted as usize..=header.bytes_max()).contains(&bytes),
         None => stored.len() == bytes,

@@ -154,8 +154,8 @@ impl DocumentReader<'_> {
         loader.close(start);
         let mut doc = DocBuf::from_vec_trusted(loader.out);
         if !header.pending.is_empty()
-            && let Some(changed) = fast_update::message::apply_pending(&doc, &header.pending)
-                .map_err(|_| damaged())?
+            && let Some(changed) =
+                fast_update::message::apply_pending(&doc, &header.pending).map_err(|_| damaged())?
         {
             doc = DocBuf::from_vec_trusted(changed);
         }

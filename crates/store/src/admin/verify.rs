@@ -321,7 +321,7 @@ fn read_documents(
         })
     });
     let stored = stored.map(|stored| stored.map(|stored| stored + pending));
-    // What fast updates have added is not in the counter.
+    // The counter does not have the documents and bytes that fast updates have added.
     let is_wrong = |stored: Counts| {
         (stored.has_all_documents() && stored.documents != counts.documents)
             || (stored.updates == 0 && stored.bytes != counts.bytes)

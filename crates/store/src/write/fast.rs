@@ -53,8 +53,20 @@ pub(super) fn send(
     if catalog.check_writable(ns).is_err() {
         return (0, None);
     }
+    let mut sender = Sender::default();
+    let collection = catalog.collection(ns);
+    if collection.is_none_or(|collection| sender.key_of(&collection, first).is_none()) {
+        return (0, None);
+    }
     let mut sent = 0;
-    let failure = send_all(catalog, stats, (ns, requests), recording, context, &mut sent).err();
+    let failure = send_all(
+        (catalog, stats, &mut sender),
+        (ns, requests),
+        recording,
+        context,
+        &mut sent,
+    );
+    let failure = failure.err();
     if sent > 0 {
         op_stats::set_summary("FAST_UPDATE");
     }
@@ -63,14 +75,12 @@ pub(super) fn send(
 
 /// Sends updates in commits of bounded size until one cannot be sent. `sent` is how many were sent, also after an error.
 fn send_all(
-    catalog: &Catalog,
-    stats: &FastUpdateStats,
+    (catalog, stats, sender): (&Catalog, &FastUpdateStats, &mut Sender),
     (ns, requests): (&Namespace, &[UpdateRequest<'_>]),
     recording: Option<InsertRecording<'_>>,
     context: &OpContext,
     sent: &mut usize,
 ) -> Result<()> {
-    let mut sender = Sender::default();
     let mut recorder = match recording {
         None => None,
         Some(recording) => Some(RunRecorder {
@@ -130,7 +140,7 @@ fn may_be_fast(request: &UpdateRequest<'_>) -> bool {
         && request.collation.is_none();
     is_plain
         && matches!(request.update, Value::Document(update) if is_expressible(update))
-        && request.filter.iter_raw().count() <= 1
+        && !request.filter.is_empty()
 }
 
 /// Whether a collection may take messages. That of a definition which is about to change is looked at again in the commit.
@@ -138,8 +148,9 @@ fn takes_messages(catalog: &Catalog, ns: &Namespace, request: &UpdateRequest<'_>
     catalog.is_live()
         && catalog.engine().files().is_some()
         && !catalog.coordination().has_others()
-        && (catalog.collection(ns))
-            .is_some_and(|collection| collection_takes_messages(&collection, request.unacknowledged))
+        && (catalog.collection(ns)).is_some_and(|collection| {
+            collection_takes_messages(&collection, request.unacknowledged)
+        })
 }
 
 fn collection_takes_messages(collection: &Collection, unacknowledged: bool) -> bool {

@@ -265,7 +265,10 @@ fn failed_updates_are_counted_when_they_are_applied() {
     );
     let stats = store.fast_updates();
     // A read does not count them.
-    assert_eq!((stats.updates(), stats.upserts(), stats.errors()), (5, 5, 0));
+    assert_eq!(
+        (stats.updates(), stats.upserts(), stats.errors()),
+        (5, 5, 0)
+    );
     store.checkpoint().unwrap();
     assert_eq!(stats.errors(), 3);
     let (errors, first) = stats.unreported().unwrap();
@@ -293,7 +296,14 @@ fn only_updates_without_other_effects_are_sent() {
     let cases: Vec<Case> = vec![
         (fast.clone(), vec![], id.clone(), inc.clone(), true, true),
         (doc! {}, vec![], id.clone(), inc.clone(), false, false),
-        (with(validator), vec![], id.clone(), inc.clone(), false, false),
+        (
+            with(validator),
+            vec![],
+            id.clone(),
+            inc.clone(),
+            false,
+            false,
+        ),
         (with(off), vec![], id.clone(), inc.clone(), true, true),
         (
             fast.clone(),
@@ -474,7 +484,9 @@ fn only_updates_without_other_effects_are_sent() {
         doc! {"collation": {"locale": "de"}},
         doc! {"viewOn": "c0", "pipeline": Value::Array(Doc::empty())},
     ] {
-        let error = store.create_collection(&ns("db.no"), &with(options)).unwrap_err();
+        let error = store
+            .create_collection(&ns("db.no"), &with(options))
+            .unwrap_err();
         assert_eq!(error.code().code(), 72, "{error}");
     }
     // Clients that read no result need no option.
@@ -613,7 +625,9 @@ fn a_transaction_conflicts_with_a_fast_update_of_its_document() {
     store
         .create_collection(&c, &doc! {"fastUpdates": true})
         .unwrap();
-    store.insert(&c, &[&doc! {"_id": 1, "n": 0}], INSERT).unwrap();
+    store
+        .insert(&c, &[&doc! {"_id": 1, "n": 0}], INSERT)
+        .unwrap();
     let transaction = store.begin();
     let inside = &store.in_transaction(&transaction);
     let context = OpContext::new();

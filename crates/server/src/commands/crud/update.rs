@@ -86,7 +86,11 @@ impl Command for Update {
             cx,
             &requests,
             options.ordered,
-            |requests, retry, at| update_fast(cx, &namespace, requests, retry, |next| batch.ids.id(at + next)),
+            |requests, retry, at| {
+                update_fast(cx, &namespace, requests, retry, |next| {
+                    batch.ids.id(at + next)
+                })
+            },
             |request, retry, id| update_once(cx, &namespace, request, retry, id),
             |at, done| total.add(at, done),
         )?;
@@ -140,8 +144,21 @@ pub fn update_fast(
     number: impl Fn(usize) -> i32,
 ) -> Group<Updated> {
     let (sent, failure) = match retry {
-        None => cx.store().update_fast(namespace, requests, None, &cx.limits),
+        None => cx
+            .store()
+            .update_fast(namespace, requests, None, &cx.limits),
         Some(retry) => {
+            // An update that has to be executed as usual must not cost a look at the whole rest of the batch.
+            let is_fast = |first| cx.store().is_fast_update(namespace, first);
+            if !requests.first().is_some_and(is_fast) {
+                return Group::default();
+            }
+            if let Err(error) = cx.check_fail_point_of_write() {
+                return Group {
+                    done: Vec::new(),
+                    failure: Some(error),
+                };
+            }
             let is_new = |(at, request): &(usize, &UpdateRequest<'_>)| {
                 !request.multi && !retry.knows(number(*at))
             };

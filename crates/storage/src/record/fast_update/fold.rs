@@ -7,10 +7,10 @@
 //! - A `$set` replaces an older one of the same paths whose values were no shorter. (A longer value might not fit the document,
 //!   which then keeps the older one.)
 
-use frond_bson::{RawElement, compare};
+use frond_bson::{RawElement, compare, tag};
 use frond_query::update::Operation;
 
-use super::message::{Group, Part, RawStep};
+use super::group::{Group, Part, RawStep};
 use crate::keyspace::Malformed;
 use crate::record::message as parts;
 
@@ -64,7 +64,8 @@ fn replaces(operations: &[Operation<'_>], older: &[u8], newer: &[u8]) -> Option<
     {
         let (older, _) = RawElement::split(older)?;
         let (newer, _) = RawElement::split(newer)?;
-        if older.tag() != newer.tag() || older.value_bytes().len() != newer.value_bytes().len() {
+        let (one, other) = (older.value_bytes(), newer.value_bytes());
+        if older.tag() != newer.tag() || one.len() != other.len() || !is_shallow(only, &newer) {
             return None;
         }
         let order = compare(&newer.value()?, &older.value()?);
@@ -81,7 +82,10 @@ fn replaces(operations: &[Operation<'_>], older: &[u8], newer: &[u8]) -> Option<
         newer = rest;
         let is_replaced = match operation.operator {
             "$unset" => true,
-            "$set" => after.value_bytes().len() <= before.value_bytes().len(),
+            "$set" => {
+                after.value_bytes().len() <= before.value_bytes().len()
+                    && is_shallow(operation, &after)
+            }
             "$setOnInsert" => before.as_bytes() == after.as_bytes(),
             _ => false,
         };
@@ -90,4 +94,13 @@ fn replaces(operations: &[Operation<'_>], older: &[u8], newer: &[u8]) -> Option<
         }
     }
     Some(true)
+}
+
+/// Whether an operand cannot fail for its depth, of which 200 levels are allowed with those of the path. A level takes 8 bytes.
+fn is_shallow(operation: &Operation<'_>, operand: &RawElement<'_>) -> bool {
+    let is_scalar = !matches!(
+        operand.tag(),
+        tag::DOCUMENT | tag::ARRAY | tag::JAVASCRIPT_WITH_SCOPE
+    );
+    is_scalar || (operation.path.len() < 200 && operand.value_bytes().len() < 800)
 }

@@ -8,6 +8,7 @@
 //! ([`crate::record`]): readers apply it to the document, and the next update that reads the document writes it whole.
 
 mod fold;
+mod group;
 pub mod message;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frond_error::Error;
 use parking_lot::Mutex;
 
-pub use message::{Encoder, KIND};
+pub use message::Encoder;
 
 /// The number of fast updates since the start of the process.
 #[derive(Debug, Default)]
@@ -48,7 +49,7 @@ impl FastUpdateStats {
         self.updates.load(Ordering::Relaxed)
     }
 
-    /// Upserts among them.
+    /// Of the updates that were committed as messages, those that are upserts.
     pub fn upserts(&self) -> u64 {
         self.upserts.load(Ordering::Relaxed)
     }
