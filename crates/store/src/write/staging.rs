@@ -2,6 +2,7 @@
 
 mod capped;
 mod entries;
+mod fast;
 mod look_up;
 mod moving;
 mod others;

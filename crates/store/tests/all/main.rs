@@ -19,6 +19,7 @@ mod crash;
 mod expiry;
 mod explain;
 mod expressions;
+mod fast_updates;
 mod geo;
 mod index_builds;
 mod index_kinds;

@@ -187,13 +187,7 @@ fn of_index(collection: &Collection, tree: TreeId, now_ms: i64) -> Result<Option
         None => Place::Entries(index.clone()),
         Some(_) => Place::Documents,
     };
-    let source = Source::new(
-        place,
-        &filter,
-        &index.spec.collator,
-        seconds,
-        until_ms,
-    );
+    let source = Source::new(place, &filter, &index.spec.collator, seconds, until_ms);
     source.map(Some)
 }
 
