@@ -177,20 +177,27 @@ fn the_oldest_documents_expire_first() {
 }
 
 #[test]
-fn collections_expire_by_their_keys_and_measurements_by_their_times() {
+fn collections_expire_by_their_keys_and_divided_ones_by_an_index() {
     let clustered = doc! {"clusteredIndex": {"key": {"_id": 1}, "unique": true}};
-    let series = doc! {"timeseries": {"timeField": "at"}};
+    let divided = doc! {"partitioned": true};
     for (options, index) in [
         (&clustered, None),
-        (&series, None),
-        (&series, Some(doc! {"key": {"at": 1}})),
-        (&series, Some(doc! {"key": {"at": -1, "n": 1}})),
+        (
+            &divided,
+            Some(doc! {"key": {"at": 1}, "expireAfterSeconds": 60}),
+        ),
+        (
+            &divided,
+            Some(doc! {"key": {"at": -1}, "expireAfterSeconds": 60}),
+        ),
     ] {
         for batch in [0, 7] {
             let f = Fixture::new();
             let c = ns("db.c");
             let mut options = options.clone();
-            options.push("expireAfterSeconds", 60i64);
+            if index.is_none() {
+                options.push("expireAfterSeconds", 60i64);
+            }
             f.store.create_collection(&c, &options).unwrap();
             if let Some(index) = &index {
                 f.store.create_indexes(&c, &[index]).unwrap();
@@ -341,15 +348,14 @@ fn only_expired_documents_go_beside_writers() {
 fn a_batch_with_a_limit_of_time_gets_on() {
     for options in [
         doc! {},
-        doc! {"timeseries": {"timeField": "at"}, "expireAfterSeconds": 0i64},
+        // Its documents are searched.
+        doc! {"partitioned": true},
     ] {
         let f = Fixture::new();
         let c = ns("db.c");
         f.store.create_collection(&c, &options).unwrap();
-        if options.is_empty() {
-            let index = doc! {"key": {"at": 1}, "expireAfterSeconds": 0};
-            f.store.create_indexes(&c, &[&index]).unwrap();
-        }
+        let index = doc! {"key": {"at": 1}, "expireAfterSeconds": 0};
+        f.store.create_indexes(&c, &[&index]).unwrap();
         let docs: Vec<DocBuf> = (0..6000)
             .map(|n| doc! {"n": n, "at": date(if n % 2 == 0 { 1 } else { 100 })})
             .collect();
