@@ -116,7 +116,7 @@ pub struct Definition {
     pub indexes: Vec<Index>,
     /// `None` leaves it to the system.
     pub compression: Option<Compression>,
-    /// How long documents stay; `None` for ever.
+    /// The lifetime of the documents; `None` for ever.
     pub retention: Option<Retain>,
 }
 

@@ -13,7 +13,7 @@ const SCALE: f64 = 0.01;
 /// The settings of a run of counters.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
-    /// Collection
+    /// Collection of the counters
     #[arg(long, default_value = "w8", value_name = "NAME")]
     pub collection: String,
 

@@ -19,7 +19,7 @@ const SCALE: f64 = 0.1;
 /// The settings of a run with documents of a limited lifetime.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
-    /// Collection
+    /// Collection of the documents that expire
     #[arg(long, default_value = "w7", value_name = "NAME")]
     pub collection: String,
 

@@ -45,7 +45,6 @@ pub struct Results {
     pub samples: Vec<Sample>,
     /// Documents and sizes when the first document was about to expire.
     pub full: Option<Stock>,
-    /// At the end.
     pub last: Option<Stock>,
 }
 
@@ -93,7 +92,6 @@ enum Job {
     Read(SplitMix64),
     /// Removes what has expired.
     Expire,
-    /// Counts the backlog.
     Count,
 }
 
@@ -176,7 +174,7 @@ impl<'a> RollingRunner<'a> {
     }
 }
 
-/// What the jobs beside inserts and reads need.
+/// The removal of expired documents beside inserts and reads.
 struct Removal<'a> {
     work: &'a Work,
     collection: &'a Collection,

@@ -88,7 +88,7 @@ fn wrong_answers_are_noticed() {
             "w5_indexed: 1 documents of Shekhar Gulati instead of 2",
         ),
         ("groups", vec![], Flaw::Skips, &[Some(21)], "instead of"),
-        // One that nobody reads is missed in the sum.
+        // A counter that is not read is missed in the sum.
         (
             "counters",
             vec!["--readers=0", "--compare=0"],

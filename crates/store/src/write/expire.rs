@@ -214,7 +214,7 @@ impl Expiry<'_> {
         Ok(next)
     }
 
-    /// Takes a snapshot.
+    /// Takes a snapshot for the next commits.
     fn basis(&self, keys: &Keys) -> Result<Basis> {
         let read = self.catalog.read(self.ns)?;
         let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid) else {

@@ -332,7 +332,7 @@ fn only_expired_documents_go_beside_writers() {
         for writer in writers {
             kept.extend(writer.join().unwrap());
         }
-        // What was inserted last is due now.
+        // The last insertions are due now.
         now.fetch_add(10, Ordering::Relaxed);
         stop.store(true, Ordering::SeqCst);
         let deleted = expirer.join().unwrap();
@@ -467,7 +467,7 @@ fn documents_expire_whole_after_a_crash() {
                     })
                     .collect();
                 let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
-                // What is not synced may be lost in part.
+                // Others may be lost in part.
                 let durability = match batch % 5 {
                     0 => Durability::Synced,
                     _ => Durability::Logged,

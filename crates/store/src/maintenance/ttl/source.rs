@@ -1,4 +1,4 @@
-//! What expires, and where the keys of expired documents are found.
+//! The indexes and options by which documents expire, and the places where the keys of expired documents are found.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ enum Place {
     Entries(Arc<Index>),
     /// The keys of a clustered collection, which are dates.
     Keys,
-    /// All documents.
+    /// All documents, whose dates have to be read.
     Documents,
     /// Whole partitions, by the date that divides the collection.
     Partitions,
@@ -109,7 +109,6 @@ impl DocumentStore {
 }
 
 impl Expiring {
-    /// The collection.
     pub fn ns(&self) -> &Namespace {
         &self.ns
     }
