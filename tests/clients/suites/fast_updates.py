@@ -160,6 +160,19 @@ def a_retried_write_is_applied_once(client):
 
 
 @test
+def the_profiler_has_each_statement(client):
+    c = fresh(client, "fast", fastUpdates=True)
+    db = c.database
+    db.command("profile", 2)
+    c.bulk_write([UpdateOne({"_id": n}, {"$inc": {"n": 1}}, upsert=True) for n in range(3)])
+    db.command("profile", 0)
+    profiled = lambda: list(db["system.profile"].find({"op": "update", "ns": "fast.c"}))  # noqa: E731
+    wait_until("the entries are written", lambda: len(profiled()) == 3)
+    equal([entry["planSummary"] for entry in profiled()], ["FAST_UPDATE"] * 3)
+    equal(c.count_documents({}), 3)
+
+
+@test
 def without_a_reply_no_option_is_needed(client):
     c = fresh(client, "fast")
     silent = c.with_options(write_concern=WriteConcern(w=0))

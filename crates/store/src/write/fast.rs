@@ -46,7 +46,7 @@ pub(super) fn send(
     let Some(first) = requests.first() else {
         return (0, None);
     };
-    if !may_be_fast(first) || !takes_messages(catalog, ns, first) {
+    if !may_be_fast(first) || !takes_messages(catalog, ns, first.unacknowledged) {
         return (0, None);
     }
     // The usual way reports it.
@@ -124,7 +124,7 @@ struct RunRecorder<'a> {
 /// Whether an update would be sent.
 pub(super) fn is_fast(catalog: &Catalog, ns: &Namespace, request: &UpdateRequest<'_>) -> bool {
     may_be_fast(request)
-        && takes_messages(catalog, ns, request)
+        && takes_messages(catalog, ns, request.unacknowledged)
         && catalog.log(ns).is_none()
         && catalog.collection(ns).is_some_and(|collection| {
             let mut sender = Sender::default();
@@ -144,13 +144,12 @@ fn may_be_fast(request: &UpdateRequest<'_>) -> bool {
 }
 
 /// Whether a collection may take messages. That of a definition which is about to change is looked at again in the commit.
-fn takes_messages(catalog: &Catalog, ns: &Namespace, request: &UpdateRequest<'_>) -> bool {
+pub(super) fn takes_messages(catalog: &Catalog, ns: &Namespace, unacknowledged: bool) -> bool {
     catalog.is_live()
         && catalog.engine().files().is_some()
         && !catalog.coordination().has_others()
-        && (catalog.collection(ns)).is_some_and(|collection| {
-            collection_takes_messages(&collection, request.unacknowledged)
-        })
+        && (catalog.collection(ns))
+            .is_some_and(|collection| collection_takes_messages(&collection, unacknowledged))
 }
 
 fn collection_takes_messages(collection: &Collection, unacknowledged: bool) -> bool {

@@ -95,6 +95,11 @@ impl DocumentStore {
         fast::send(self.catalog(), stats, ns, requests, recording, context)
     }
 
+    /// Whether [`DocumentStore::update_fast`] may send updates of a collection. It need not be called if not.
+    pub fn takes_fast_updates(&self, ns: &Namespace, unacknowledged: bool) -> bool {
+        fast::takes_messages(self.catalog(), ns, unacknowledged)
+    }
+
     /// Whether this update would be sent as a message, for `explain`.
     pub fn is_fast_update(&self, ns: &Namespace, request: &UpdateRequest<'_>) -> bool {
         fast::is_fast(self.catalog(), ns, request)

@@ -10,7 +10,7 @@ use super::update::{self, update_fast, update_once};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
-use crate::commands::support::write::{Batch, WriteOptions, end_transaction_after};
+use crate::commands::support::write::{Batch, Group, WriteOptions, end_transaction_after};
 use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
 use crate::errors;
@@ -436,13 +436,19 @@ fn update_run(
             Err(_) => break,
         }
     }
+    let unacknowledged = cx.write_concern.is_unacknowledged();
+    let takes_fast = cx.store().takes_fast_updates(namespace, unacknowledged);
     let mut next = 0;
     while let Some(request) = requests.get(next) {
         let at = first + next;
-        let rest = requests.get(next..).unwrap_or_default();
-        let group = update_fast(cx, namespace, rest, retry.as_deref_mut(), |place| {
-            ids.id(at + place)
-        });
+        let group = if takes_fast {
+            let rest = requests.get(next..).unwrap_or_default();
+            update_fast(cx, namespace, rest, retry.as_deref_mut(), |place| {
+                ids.id(at + place)
+            })
+        } else {
+            Group::default()
+        };
         let sent = group.done.len();
         for (place, done) in group.done.into_iter().enumerate() {
             results.updated(at + place, Ok(done));

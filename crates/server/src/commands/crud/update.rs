@@ -82,11 +82,17 @@ impl Command for Update {
             })
             .collect::<Result<_>>()?;
         let mut total = Total::default();
+        // Looked at once for the whole batch.
+        let unacknowledged = cx.write_concern.is_unacknowledged();
+        let takes_fast = cx.store().takes_fast_updates(&namespace, unacknowledged);
         let errors = batch.run_in_groups(
             cx,
             &requests,
             options.ordered,
             |requests, retry, at| {
+                if !takes_fast {
+                    return Group::default();
+                }
                 update_fast(cx, &namespace, requests, retry, |next| {
                     batch.ids.id(at + next)
                 })

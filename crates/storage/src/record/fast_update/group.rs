@@ -25,7 +25,7 @@
 
 use std::borrow::Cow;
 
-use frond_bson::{RawElement, Value};
+use frond_bson::{Doc, DocBuf, RawElement, Value, tag};
 use frond_query::update::Operation;
 
 use crate::keyspace::Malformed;
@@ -109,6 +109,14 @@ pub(super) fn read_operand<'a>(bytes: &mut &'a [u8]) -> Option<(RawElement<'a>, 
         return None;
     }
     *bytes = rest;
+    if matches!(
+        element.tag(),
+        tag::DOCUMENT | tag::ARRAY | tag::JAVASCRIPT_WITH_SCOPE
+    ) {
+        let mut doc = DocBuf::new();
+        doc.push_raw(&element);
+        Doc::validate(doc.as_bytes()).ok()?;
+    }
     Some((element, element.value()?))
 }
 

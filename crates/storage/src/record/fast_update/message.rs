@@ -57,17 +57,28 @@ pub fn apply<'a>(
     }
     let mut state = base.map(Cow::Borrowed);
     let mut kept: Vec<Part<'_>> = Vec::new();
+    let mut is_checked = false;
     for part in all {
         let in_parts = state.as_deref().is_some_and(header::is_header);
         match part {
             Part::ToParts(message) => {
                 let next = parts::apply(state.as_deref(), std::iter::once(&*message))?;
                 state = next.map(Cow::Owned);
+                is_checked = false;
             }
             // Only the header is here. Nothing but a put takes the document out of its parts, and that would be the base.
             Part::Group(group) if in_parts => kept.push(Part::Group(group)),
             Part::Group(group) => {
-                let doc = state.as_deref().map(document).transpose()?;
+                let doc = match state.as_deref() {
+                    // A document that an update has made.
+                    Some(made) if is_checked => Some(Doc::from_trusted(made)),
+                    Some(record) => {
+                        let damaged = |_| Malformed("a document cannot be read");
+                        Some(Doc::validate(record).map_err(damaged)?)
+                    }
+                    None => None,
+                };
+                is_checked = true;
                 let (changed, failed, error) = apply_group(&group, doc);
                 if let Some(stats) = stats.filter(|_| failed > 0) {
                     stats.failed(failed, error);
@@ -99,19 +110,6 @@ pub fn apply<'a>(
 pub fn apply_pending(doc: &Doc, message: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
     let changed = apply(Some(doc.as_bytes()), std::iter::once(message), None)?;
     Ok(changed.filter(|changed| changed != doc.as_bytes()))
-}
-
-/// A record as a document, if it has the form of one.
-fn document(record: &[u8]) -> Result<&Doc, Malformed> {
-    let length = record.first_chunk().copied().map(u32::from_le_bytes);
-    let is_sound = length.is_some_and(|length| length as usize == record.len())
-        && record.len() >= Doc::empty().len_bytes()
-        && record.last() == Some(&0);
-    if is_sound {
-        Ok(Doc::from_trusted(record))
-    } else {
-        Err(Malformed("a document cannot be read"))
-    }
 }
 
 /// The document after the updates of a group if they change it, how many failed, and the first error.
