@@ -39,6 +39,17 @@ fn refused(by: &str, error: Error) -> Error {
 }
 
 impl Connection {
+    fn set_ttl_sleep(&mut self, retain: &Retain) -> Result<()> {
+        if retain.ttl_sleep > 0 {
+            let seconds = i64::from(retain.ttl_sleep);
+            let command = doc! { "setParameter": 1, "ttlMonitorSleepSecs": seconds };
+            self.client
+                .command("admin", &command)
+                .map_err(|error| refused("--ttl-sleep (0 leaves it out)", error))?;
+        }
+        Ok(())
+    }
+
     /// Makes what the removal of documents needs.
     pub fn create_with_retention(
         &mut self,
@@ -48,13 +59,7 @@ impl Connection {
         match retain.by {
             Expire::Delete => Ok(()),
             Expire::Ttl => {
-                if retain.ttl_sleep > 0 {
-                    let seconds = i64::from(retain.ttl_sleep);
-                    let command = doc! { "setParameter": 1, "ttlMonitorSleepSecs": seconds };
-                    self.client
-                        .command("admin", &command)
-                        .map_err(|error| refused("--ttl-sleep (0 leaves it out)", error))?;
-                }
+                self.set_ttl_sleep(retain)?;
                 let options = doc! { "expireAfterSeconds": i64::from(retain.seconds) };
                 let fields: &[&[&str]] = &[&[retain.field]];
                 self.client
@@ -62,6 +67,8 @@ impl Connection {
                     .map_err(|error| refused("a TTL index", error))
             }
             Expire::Partitions => {
+                // The monitor drops them, too.
+                self.set_ttl_sleep(retain)?;
                 let mut command = doc! { "create": collection.name.as_str() };
                 command.push_all(&partitioned(retain));
                 self.client

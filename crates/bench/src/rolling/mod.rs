@@ -2,7 +2,7 @@
 //!
 //! | `--expire` | servers with MongoDB's protocol | PostgreSQL (`benchmarks/peers`) |
 //! | --- | --- | --- |
-//! | `ttl` | an index with `expireAfterSeconds`; `--ttl-sleep` sets `ttlMonitorSleepSecs` of the whole server | an error: it has none |
+//! | `ttl` | an index with `expireAfterSeconds`; `--ttl-sleep` sets `ttlMonitorSleepSecs` of the whole server, also for partitions | an error: it has none |
 //! | `partitions` | `create` with `primaryKey`, `partitioned` and `expireAfterSeconds`; other servers refuse that | declarative partitions by an expression, detached concurrently and dropped; a plain index in place of the primary key |
 //! | `delete` | `deleteMany` by the date, five times a second | `DELETE` in batches of 10,000 by an index |
 //!

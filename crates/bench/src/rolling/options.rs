@@ -151,13 +151,13 @@ impl Work {
             ("documents in an insert", self.write.batch.to_string()),
         ];
         match self.expire {
-            Expire::Ttl if self.ttl_sleep > 0 => {
-                settings.push(("ttlMonitorSleepSecs", self.ttl_sleep.to_string()));
-            }
             Expire::Partitions => {
                 settings.push(("seconds of a partition", self.every().to_string()))
             }
             Expire::Ttl | Expire::Delete => {}
+        }
+        if self.expire != Expire::Delete && self.ttl_sleep > 0 {
+            settings.push(("ttlMonitorSleepSecs", self.ttl_sleep.to_string()));
         }
         settings
     }
