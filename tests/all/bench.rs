@@ -373,6 +373,71 @@ fn a_server_that_dies_is_an_error_with_a_report() {
 }
 
 #[test]
+fn documents_expire_at_the_speed_at_which_they_are_inserted() {
+    let server = Server::start();
+    let out = server.folder.path().join("rolling");
+    for expire in ["ttl", "delete"] {
+        let args = [
+            "--drop",
+            "--expire",
+            expire,
+            "--retention",
+            "2",
+            "--periods",
+            "3",
+        ];
+        let done = server.bench_of("rolling", &out, &args).output().unwrap();
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{expire}: {text}");
+        let report = Report::read(&out, "rolling");
+        assert_eq!(report.ended, "complete");
+        let figure = |name| report.figure(name).unwrap();
+        let (inserted, expired) = (
+            figure("documents inserted"),
+            figure("documents that have expired"),
+        );
+        assert!(
+            0.0 < expired && expired < inserted,
+            "{expired} of {inserted}"
+        );
+        let there = figure("documents that have not expired") + figure("backlog at the end");
+        assert!(there <= inserted - expired, "{there}");
+        assert!(figure("exit speed (last tenth)") > 0.0);
+        assert!(figure("find latency p99") > 0.0);
+    }
+}
+
+#[test]
+fn counters_have_the_values_that_were_added() {
+    let server = Server::start();
+    let out = server.folder.path().join("counters");
+    let args = [
+        "--documents",
+        "5000",
+        "--preload",
+        "0.5",
+        "--seconds",
+        "0.5",
+        "--single-seconds",
+        "0.3",
+        "--threads",
+        "2",
+        "--readers",
+        "2",
+    ];
+    let done = server.bench_of("counters", &out, &args).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    let report = Report::read(&out, "counters");
+    assert_eq!(report.ended, "complete");
+    let figure = |name| report.figure(name).unwrap();
+    assert!(figure("additions in batches") > 0.0 && figure("single additions") > 0.0);
+    assert!((2500.0..=5000.0).contains(&figure("counters at the end")));
+    assert!(figure("sum of the counters") > 0.0);
+    assert!(figure("reads that were checked") > 0.0);
+}
+
+#[test]
 fn all_workloads_beside_a_server_that_stores_nothing() {
     let server = Server::start();
     let out = server.folder.path().join("all");
@@ -383,13 +448,23 @@ fn all_workloads_beside_a_server_that_stores_nothing() {
         "manykeys --documents 5 --keys 50 --updates 100 --reads 5 --verify all",
         "sysbench --collections 2 --documents 500 --threads 1,4 --seconds 1 --compression zstd,zlib",
         "indexcost --documents 2000 --batches 2",
+        "rolling --retention 2 --periods 1.5",
+        "counters --documents 2000 --seconds 0.5 --single-seconds 0.2 --preload 0.5",
     ] {
         args.extend(["--with", with]);
     }
     let done = server.bench_of("all", &out, &args).output().unwrap();
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{text}");
-    for workload in ["insert", "multikey", "manykeys", "sysbench", "indexcost"] {
+    for workload in [
+        "insert",
+        "multikey",
+        "manykeys",
+        "sysbench",
+        "indexcost",
+        "rolling",
+        "counters",
+    ] {
         assert_eq!(Report::read(&out, workload).ended, "complete", "{workload}");
     }
     let sysbench = Report::read(&out, "sysbench");

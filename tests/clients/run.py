@@ -126,6 +126,7 @@ ALL = {
     "mgo": (300, go("mgo")),
     "php": (300, php),
     "large": (300, python("large")),
+    "fast-updates": (180, python("fast_updates")),
     "javascript": (180, python("javascript")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),

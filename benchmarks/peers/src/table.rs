@@ -1,7 +1,7 @@
 //! A collection as a table: `id`, the primary key, and `doc`, a jsonb.
 
 use frond_bench::Collection;
-use frond_bench::system::{Definition, Index};
+use frond_bench::system::{Definition, Expire, Index};
 
 /// Names as SQL writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,17 +70,68 @@ impl Table {
         } else {
             "bytea"
         };
+        let partitions = definition.retention.filter(|retain| retain.by == Expire::Partitions);
+        let columns = match partitions {
+            None => format!("(id {id} PRIMARY KEY, doc jsonb NOT NULL)"),
+            // A key that is unique in all partitions would have to begin with a column that they are made by, not with an
+            // expression.
+            Some(retain) => format!(
+                "(id {id} NOT NULL, doc jsonb NOT NULL) PARTITION BY RANGE ({})",
+                expression(retain.field)
+            ),
+        };
         let mut sql = format!(
-            "CREATE SCHEMA IF NOT EXISTS {}; \
-             CREATE TABLE IF NOT EXISTS {} (id {id} PRIMARY KEY, doc jsonb NOT NULL)",
+            "CREATE SCHEMA IF NOT EXISTS {}; CREATE TABLE IF NOT EXISTS {} {columns}",
             self.schema,
             self.full()
         );
+        if partitions.is_some() {
+            let plain = self.name.trim_matches('"');
+            let name = quoted(&format!("{plain}_id"));
+            sql.push_str(&format!("; CREATE INDEX IF NOT EXISTS {name} ON {} (id)", self.full()));
+        }
         for index in &definition.indexes {
             sql.push_str("; ");
             sql.push_str(&self.create_index(index));
         }
         sql
+    }
+
+    /// Makes a table of counters.
+    pub fn create_counters(&self) -> String {
+        format!(
+            "CREATE SCHEMA IF NOT EXISTS {}; \
+             CREATE TABLE IF NOT EXISTS {} (id int8 PRIMARY KEY, n int8 NOT NULL)",
+            self.schema,
+            self.full()
+        )
+    }
+
+    /// The name of a partition with its schema.
+    fn partition(&self, number: u64) -> String {
+        let plain = self.name.trim_matches('"');
+        format!("{}.{}", self.schema, quoted(&format!("{plain}_p{number}")))
+    }
+
+    /// Makes the partition of the dates from `low` on and below `high`.
+    pub fn create_partition(&self, number: u64, low: u64, high: u64) -> String {
+        format!(
+            "CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({low}) TO ({high})",
+            self.partition(number),
+            self.full()
+        )
+    }
+
+    pub fn detach_partition(&self, number: u64) -> String {
+        format!(
+            "ALTER TABLE {} DETACH PARTITION {} CONCURRENTLY",
+            self.full(),
+            self.partition(number)
+        )
+    }
+
+    pub fn drop_partition(&self, number: u64) -> String {
+        format!("DROP TABLE {}", self.partition(number))
     }
 
     fn create_index(&self, index: &Index) -> String {
@@ -146,6 +197,36 @@ mod tests {
         let sql = table.create(&definition(vec![index(&["k"], false)]));
         assert!(sql.contains("id int4 PRIMARY KEY"), "{sql}");
         assert!(sql.contains("(((doc->>'k')::int4))"), "{sql}");
+    }
+
+    #[test]
+    fn partitions_are_ranges_of_the_date() {
+        let table = Table::of(&Collection {
+            database: "d".to_owned(),
+            name: "w7".to_owned(),
+        });
+        let retain = frond_bench::system::Retain {
+            field: "creation",
+            seconds: 60,
+            by: Expire::Partitions,
+            every: 10,
+            ttl_sleep: 0,
+        };
+        let definition = |by| Definition {
+            indexes: vec![Index::on(&["name"])],
+            retention: Some(frond_bench::system::Retain { by, ..retain }),
+            ..Definition::default()
+        };
+        let sql = table.create(&definition(Expire::Partitions));
+        assert!(sql.contains("PARTITION BY RANGE (((doc->>'creation')::int8))"), "{sql}");
+        assert!(!sql.contains("PRIMARY KEY") && sql.contains(r#""w7_id" ON "d"."w7" (id)"#));
+        let sql = table.create(&definition(Expire::Delete));
+        assert!(sql.contains("PRIMARY KEY") && !sql.contains("PARTITION"), "{sql}");
+        assert_eq!(
+            table.create_partition(5, 50, 60),
+            r#"CREATE TABLE "d"."w7_p5" PARTITION OF "d"."w7" FOR VALUES FROM (50) TO (60)"#
+        );
+        assert_eq!(table.drop_partition(5), r#"DROP TABLE "d"."w7_p5""#);
     }
 
     #[test]

@@ -4,11 +4,13 @@ use clap::{Args, FromArgMatches, ValueEnum};
 
 use crate::format::value_name;
 
+use crate::counters;
 use crate::groups;
 use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
 use crate::insert;
 use crate::manykeys;
+use crate::rolling;
 use crate::sysbench;
 use crate::system::Scheme;
 use frond_client::{Error, Result};
@@ -49,6 +51,10 @@ pub enum Name {
     Indexcost,
     /// W6
     Groups,
+    /// W7
+    Rolling,
+    /// W8
+    Counters,
 }
 
 /// Runs the workloads. The report is written after each of them. An error of one does not stop the
@@ -105,6 +111,8 @@ impl Options {
                 Name::Sysbench => Box::new(self.parse::<sysbench::Work>(*name)?),
                 Name::Indexcost => Box::new(self.parse::<indexcost::Work>(*name)?),
                 Name::Groups => Box::new(self.parse::<groups::Work>(*name)?),
+                Name::Rolling => Box::new(self.parse::<rolling::Work>(*name)?),
+                Name::Counters => Box::new(self.parse::<counters::Work>(*name)?),
             };
             workload.check()?;
             Ok(workload)
@@ -123,7 +131,11 @@ impl Options {
             }
         }
         let scale = format!("--scale={}", self.scale);
-        let sized = |word: &&str| word.starts_with("--scale") || word.starts_with("--documents");
+        let sized = |word: &&str| {
+            ["--scale", "--documents", "--retention"]
+                .iter()
+                .any(|option| word.starts_with(option))
+        };
         if !words.iter().any(sized) {
             words.push(&scale);
         }

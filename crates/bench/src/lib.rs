@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod all;
+mod counters;
 mod csv_file;
 mod descriptors;
 mod documents;
@@ -25,6 +26,7 @@ mod operations;
 mod progress;
 mod random;
 mod report;
+mod rolling;
 mod roundtrip;
 mod sampler;
 mod signals;
@@ -66,6 +68,10 @@ pub enum Command {
     Indexcost(Options<indexcost::Work>),
     /// Group small documents by a field, all of them and a part, and find some without an index
     Groups(Options<groups::Work>),
+    /// Insert documents that expire, until as many expire as are inserted, and for some time more
+    Rolling(Options<rolling::Work>),
+    /// Add 1 to random counters, which are made if they are not there, and read some meanwhile
+    Counters(Options<counters::Work>),
     /// All of these, one after the other, in one report
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
@@ -98,6 +104,8 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::Sysbench(options) => measure(&options.common, &options.work, &known),
         Command::Indexcost(options) => measure(&options.common, &options.work, &known),
         Command::Groups(options) => measure(&options.common, &options.work, &known),
+        Command::Rolling(options) => measure(&options.common, &options.work, &known),
+        Command::Counters(options) => measure(&options.common, &options.work, &known),
         Command::All(options) => all::run(&options, &known),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))

@@ -47,9 +47,15 @@ pub struct Defaults {
 }
 
 /// One connection, for one thread: one request at a time.
-pub trait Session: Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Send {}
+pub trait Session:
+    Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Retention + Counters + Send
+{
+}
 
-impl<T: Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Send> Session for T {}
+impl<T> Session for T where
+    T: Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Retention + Counters + Send
+{
+}
 
 /// Name and facts of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +116,8 @@ pub struct Definition {
     pub indexes: Vec<Index>,
     /// `None` leaves it to the system.
     pub compression: Option<Compression>,
+    /// The lifetime of the documents; `None` for ever.
+    pub retention: Option<Retain>,
 }
 
 impl Definition {
@@ -118,6 +126,7 @@ impl Definition {
         Definition {
             indexes: indexes.to_vec(),
             compression: None,
+            retention: None,
         }
     }
 }
@@ -156,6 +165,63 @@ impl Sizes {
     pub fn on_disk(&self) -> Option<f64> {
         Some(self.storage()? + self.indexes()?)
     }
+}
+
+/// The way in which documents of a limited lifetime are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Expire {
+    /// The server deletes them by a TTL index
+    Ttl,
+    /// They are in partitions by time, which are dropped as a whole
+    Partitions,
+    /// The client deletes them in batches
+    Delete,
+}
+
+/// The lifetime of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retain {
+    /// The field with the date.
+    pub field: &'static str,
+    pub seconds: u32,
+    pub by: Expire,
+    /// Seconds of a partition.
+    pub every: u32,
+    /// Seconds between two passes of the server's TTL monitor; 0 leaves it as it is.
+    pub ttl_sleep: u32,
+}
+
+/// Operations of the workload `rolling`.
+pub trait Retention {
+    /// Does the client's part of the removal of documents whose date is before `now_ms` less the lifetime: one batch of deletes,
+    /// or partitions created and dropped. Returns whether there may be more to do at once.
+    fn expire(&mut self, collection: &Collection, retain: &Retain, now_ms: u64) -> Result<bool>;
+
+    /// Documents whose date is before `before_ms`.
+    fn count_before(
+        &mut self,
+        collection: &Collection,
+        field: &'static str,
+        before_ms: u64,
+    ) -> Result<u64>;
+}
+
+/// Operations of the workload `counters`: documents `{_id, n}` with integers.
+pub trait Counters {
+    /// Makes the collection. `fast` asks for updates that read nothing, if the system has them.
+    fn create_counters(&mut self, collection: &Collection, fast: bool) -> Result<()>;
+
+    /// Inserts counters that are 0.
+    fn insert_counters(&mut self, collection: &Collection, keys: &[i64]) -> Result<()>;
+
+    /// Adds 1 to each counter, which is made if it is not there, by one request. A key may be there twice.
+    fn increment(&mut self, collection: &Collection, keys: &[i64]) -> Result<()>;
+
+    /// The value of a counter; `None` if it is not there.
+    fn counter(&mut self, collection: &Collection, key: i64) -> Result<Option<i64>>;
+
+    /// The number of counters, and the sum of their values.
+    fn total(&mut self, collection: &Collection) -> Result<(u64, i64)>;
 }
 
 /// Operations outside of the measured time.

@@ -75,6 +75,24 @@ pub trait MergeOperator: Send + Sync {
         }
     }
 
+    /// As [`MergeOperator::apply_all`], for a result that is stored in place of the base and the deltas: they are not applied
+    /// again, unless writing it fails. An operator that counts deltas counts them here.
+    ///
+    /// # Errors
+    /// As [`MergeOperator::apply_all`].
+    fn settle(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        deltas: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        match deltas {
+            [only] => self.apply(tree, key, base, only),
+            deltas => self.apply_all(tree, key, base, deltas),
+        }
+    }
+
     /// One delta with the effect of all of these, one or more, the oldest first: the same as
     /// [`MergeOperator::combine`] of one after the other. Combines them in pairs, unless it is overridden.
     ///

@@ -190,11 +190,25 @@ impl Connection {
     }
 }
 
+/// Whether a client wants to know the results of writes by old messages, which have no replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AsksForLastError {
+    /// No write was seen yet.
+    #[default]
+    Unknown,
+    /// It has not asked after the first write.
+    NotYet,
+    /// It does, or did once.
+    Yes,
+}
+
 /// The part of a connection that only its own commands see.
 #[derive(Default)]
 pub struct ClientState {
     /// For `getLastError`.
     pub last_error: LastError,
+    /// Whether the client asks for it after writes by old messages.
+    pub asks_for_last_error: AsksForLastError,
     /// Compressors that both sides support.
     pub compressors: Vec<Compressor>,
     /// True after the first hello.

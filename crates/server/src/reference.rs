@@ -108,6 +108,8 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 
 ## Collections
 
+- A collection with `fastUpdates: true` takes updates by `_id` as messages that read nothing, and so does any collection with `w: 0`: the reply assumes that the document was there
+  and was changed. [Fast updates](rolling-data.md#fast-updates) has the conditions and consequences.
 - A record id (`showRecordId`) is a counter in capped collections, time series and those with `naturalOrder: \"insertion\"`. Elsewhere documents are
   stored by `_id`, and the number is derived from that.
 - Of `storageEngine` and `indexOptionDefaults` the `block_compressor` in WiredTiger's `configString` has an effect; the rest is only stored. `clusteredIndex` changes how the

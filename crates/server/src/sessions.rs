@@ -170,6 +170,11 @@ impl RetryableWrite {
         known
     }
 
+    /// Whether a statement was executed before.
+    pub fn knows(&self, statement: i32) -> bool {
+        self.session.executed.contains_key(&statement)
+    }
+
     /// A statement, for its record in the store.
     pub fn statement(&self, statement: i32) -> StatementId {
         StatementId {

@@ -357,7 +357,11 @@ impl Maintenance {
             fsync_lock: FsyncLock::default(),
             checkpoint_secs: AtomicU64::new(settings.checkpoint_secs),
             oplog: OplogUpkeep::new(settings.pre_image_period),
-            ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
+            ttl: Ttl::new(
+                settings.ttl_monitor,
+                settings.ttl_monitor_sleep,
+                settings.ttl_batches,
+            ),
         }
     }
 }

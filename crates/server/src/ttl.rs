@@ -1,32 +1,46 @@
-//! The settings of the TTL monitor, and the counts of its deletions.
+//! The settings of the TTL monitor, the counts of its deletions, and the backlog.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
+use frond_store::{Expiring, TtlBacklog};
 use parking_lot::{Condvar, Mutex};
 
 use crate::observability::metrics::Counter;
+use crate::settings::TtlBatches;
+
+/// Namespace and name of an index.
+type IndexName = (String, String);
 
 /// The settings and the counters of the TTL monitor.
 #[derive(Debug)]
 pub struct Ttl {
     enabled: AtomicBool,
     sleep_secs: AtomicU64,
+    batches: Mutex<TtlBatches>,
     pub deleted: Counter,
-    /// Passes over all indexes.
+    /// Passes over all indexes, each until nothing more has expired.
     pub passes: Counter,
+    /// The parts of passes after which the indexes are listed again.
+    pub sub_passes: Counter,
+    /// The backlog of each index, as it was measured last.
+    backlog: Mutex<BTreeMap<IndexName, TtlBacklog>>,
     /// Wakes the monitor when a setting changes.
     changed: (Mutex<()>, Condvar),
 }
 
 impl Ttl {
-    pub fn new(enabled: bool, sleep: Duration) -> Ttl {
+    pub fn new(enabled: bool, sleep: Duration, batches: TtlBatches) -> Ttl {
         Ttl {
             enabled: AtomicBool::new(enabled),
             sleep_secs: AtomicU64::new(sleep.as_secs().max(1)),
+            batches: Mutex::new(batches),
             deleted: Counter::default(),
             passes: Counter::default(),
+            sub_passes: Counter::default(),
+            backlog: Mutex::default(),
             changed: Default::default(),
         }
     }
@@ -70,12 +84,59 @@ impl Ttl {
         self.changed.1.wait_for(&mut lock, time).timed_out()
     }
 
-    /// The section of `serverStatus`.
-    pub fn to_doc(&self) -> DocBuf {
+    /// The settings of batches.
+    pub fn batches(&self) -> TtlBatches {
+        *self.batches.lock()
+    }
+
+    /// Changes the settings of batches, from the next one on.
+    pub fn change_batches(&self, change: impl FnOnce(&mut TtlBatches)) {
+        change(&mut self.batches.lock());
+    }
+
+    /// Forgets the backlog of indexes that are not among these.
+    pub fn keep_backlog_of(&self, all: &[Expiring]) {
+        let is_one = |(ns, name): &IndexName| {
+            all.iter()
+                .any(|one| one.ns().as_str() == ns && one.name() == name)
+        };
+        self.backlog.lock().retain(|index, _| is_one(index));
+    }
+
+    /// Notes the backlog of an index.
+    pub fn note_backlog(&self, of: &Expiring, backlog: TtlBacklog) {
+        let index = (of.ns().as_str().to_owned(), of.name().to_owned());
+        self.backlog.lock().insert(index, backlog);
+    }
+
+    /// The section of `serverStatus`, at a time in milliseconds since 1970.
+    pub fn to_doc(&self, now_ms: i64) -> DocBuf {
         doc! {
             "deletedDocuments": self.deleted.get(),
             "passes": self.passes.get(),
-            "subPasses": self.passes.get(),
+            "subPasses": self.sub_passes.get(),
+            "backlog": &self.backlog(now_ms),
         }
+    }
+
+    /// The documents that have expired, and the index with the oldest of them.
+    fn backlog(&self, now_ms: i64) -> DocBuf {
+        let backlog = self.backlog.lock();
+        let documents = backlog.values().map(|one| one.documents);
+        let documents = documents.fold(0, u64::saturating_add);
+        let mut out = doc! {"documents": i64::try_from(documents).unwrap_or(i64::MAX)};
+        let due = backlog.iter().filter_map(|(index, one)| {
+            let expired = one.oldest_expires_ms.filter(|at| *at <= now_ms)?;
+            Some((expired, index))
+        });
+        match due.min_by_key(|(expired, _)| *expired) {
+            None => out.push("oldestExpiredSecs", 0i64),
+            Some((expired, (ns, name))) => {
+                out.push("oldestExpiredSecs", now_ms.saturating_sub(expired) / 1000);
+                out.push("namespace", ns.as_str());
+                out.push("index", name.as_str());
+            }
+        }
+        out
     }
 }

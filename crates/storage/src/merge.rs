@@ -11,35 +11,62 @@ use std::sync::Arc;
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
 
 use crate::keyspace::{CATALOG_TREE, Malformed, MergeOperator, TreeId};
+use crate::record::fast_update::{self, FastUpdateStats};
 use crate::record::message;
 
 /// Documents and their bytes in a collection; also a change of both.
+///
+/// A fast update does not know whether it inserts a document, nor by how much it makes one larger. It is counted instead, so
+/// that the count and the size are known to be inexact. To count the documents of a snapshot makes them exact again: the change by
+/// the difference also takes away the fast updates that the snapshot has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub documents: i64,
     /// Sum of the documents' BSON sizes.
     pub bytes: i64,
+    /// Fast updates that are not in `documents`: upserts.
+    pub upserts: i64,
+    /// Fast updates that are not in `bytes`: all.
+    pub updates: i64,
 }
 
 impl Counts {
-    /// Size of the stored form: two 64-bit little-endian integers.
-    pub const STORED_BYTES: usize = 16;
+    /// Size of the stored form: 64-bit little-endian integers.
+    const EXACT_BYTES: usize = 16;
 
-    pub fn to_bytes(self) -> [u8; Self::STORED_BYTES] {
-        let mut out = [0; Self::STORED_BYTES];
-        let (documents, bytes) = out.split_at_mut(8);
-        documents.copy_from_slice(&self.documents.to_le_bytes());
-        bytes.copy_from_slice(&self.bytes.to_le_bytes());
+    /// The stored form. Without fast updates it has only the first two numbers, as before there were any.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = [self.documents.to_le_bytes(), self.bytes.to_le_bytes()].concat();
+        if (self.upserts, self.updates) != (0, 0) {
+            out.extend_from_slice(&self.upserts.to_le_bytes());
+            out.extend_from_slice(&self.updates.to_le_bytes());
+        }
         out
     }
 
     /// Reads the stored form; `None` if it has another length.
     pub fn from_bytes(stored: &[u8]) -> Option<Counts> {
-        let (documents, bytes) = stored.split_at_checked(8)?;
-        Some(Counts {
-            documents: i64::from_le_bytes(documents.try_into().ok()?),
-            bytes: i64::from_le_bytes(bytes.try_into().ok()?),
+        let (numbers, rest) = stored.as_chunks::<8>();
+        if !rest.is_empty() || !matches!(stored.len() / Self::EXACT_BYTES, 1 | 2) {
+            return None;
+        }
+        let number = |at: usize| numbers.get(at).copied().map_or(0, i64::from_le_bytes);
+        (numbers.len() % 2 == 0).then(|| Counts {
+            documents: number(0),
+            bytes: number(1),
+            upserts: number(2),
+            updates: number(3),
         })
+    }
+
+    /// Whether no document of the collection is missing in the count.
+    pub fn has_all_documents(self) -> bool {
+        self.upserts == 0
+    }
+
+    /// Whether the collection is known to have no documents.
+    pub fn are_zero(self) -> bool {
+        self.documents == 0 && self.has_all_documents()
     }
 
     /// One document of this size more.
@@ -62,6 +89,21 @@ impl std::ops::Add for Counts {
         Counts {
             documents: self.documents.wrapping_add(other.documents),
             bytes: self.bytes.wrapping_add(other.bytes),
+            upserts: self.upserts.wrapping_add(other.upserts),
+            updates: self.updates.wrapping_add(other.updates),
+        }
+    }
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, other: Counts) -> Counts {
+        Counts {
+            documents: self.documents.wrapping_sub(other.documents),
+            bytes: self.bytes.wrapping_sub(other.bytes),
+            upserts: self.upserts.wrapping_sub(other.upserts),
+            updates: self.updates.wrapping_sub(other.updates),
         }
     }
 }
@@ -75,9 +117,38 @@ pub mod kind {
     pub const MULTIKEY: u8 = 5;
 }
 
-/// Dispatches on the tree, and in the catalog on the first byte of the key. Messages in other trees change large
-/// documents; their first byte tells their type.
-struct StoreMerge;
+/// Dispatches on the tree, and in the catalog on the first byte of the key. Messages in other trees change documents; their
+/// first byte tells their type.
+struct StoreMerge {
+    stats: Arc<FastUpdateStats>,
+}
+
+/// Applies messages to a document or a part of one.
+fn apply_messages(
+    base: Option<&[u8]>,
+    deltas: &[&[u8]],
+    stats: Option<&FastUpdateStats>,
+) -> Result<Option<Vec<u8>>, Malformed> {
+    if deltas
+        .iter()
+        .any(|delta| fast_update::message::is_fast(delta))
+    {
+        fast_update::message::apply(base, deltas.iter().copied(), stats)
+    } else {
+        message::apply(base, deltas.iter().copied())
+    }
+}
+
+fn combine_messages(deltas: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
+    if deltas
+        .iter()
+        .any(|delta| fast_update::message::is_fast(delta))
+    {
+        fast_update::message::combine(deltas.iter().copied())
+    } else {
+        message::combine(deltas.iter().copied())
+    }
+}
 
 /// Reads a counter or a delta.
 fn read(stored: &[u8]) -> Result<Counts, Malformed> {
@@ -131,7 +202,7 @@ fn merge(key: &[u8], older: Option<&[u8]>, newer: &[u8]) -> Result<Vec<u8>, Malf
         }
         Some(&kind::COUNTER) => {
             let older = older.map(read).transpose()?.unwrap_or_default();
-            Ok((older + read(newer)?).to_bytes().to_vec())
+            Ok((older + read(newer)?).to_bytes())
         }
         _ => Err(Malformed("a key of the catalog takes no update messages")),
     }
@@ -147,7 +218,7 @@ impl MergeOperator for StoreMerge {
     ) -> Result<Option<Vec<u8>>, Malformed> {
         match tree {
             CATALOG_TREE => merge(key, base, delta).map(Some),
-            _ => message::apply(base, std::iter::once(delta)),
+            _ => apply_messages(base, &[delta], None),
         }
     }
 
@@ -159,13 +230,26 @@ impl MergeOperator for StoreMerge {
         deltas: &[&[u8]],
     ) -> Result<Option<Vec<u8>>, Malformed> {
         if tree != CATALOG_TREE {
-            return message::apply(base, deltas.iter().copied());
+            return apply_messages(base, deltas, None);
         }
         let mut state = None;
         for delta in deltas {
             state = Some(merge(key, state.as_deref().or(base), delta)?);
         }
         Ok(state)
+    }
+
+    fn settle(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        deltas: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        if tree == CATALOG_TREE {
+            return self.apply_all(tree, key, base, deltas);
+        }
+        apply_messages(base, deltas, Some(&self.stats))
     }
 
     fn combine_all(
@@ -175,7 +259,7 @@ impl MergeOperator for StoreMerge {
         deltas: &[&[u8]],
     ) -> Result<Vec<u8>, Malformed> {
         if tree != CATALOG_TREE {
-            return message::combine(deltas.iter().copied());
+            return combine_messages(deltas);
         }
         let mut rest = deltas.iter();
         let first = rest.next().map_or_else(Vec::new, |first| first.to_vec());
@@ -191,13 +275,14 @@ impl MergeOperator for StoreMerge {
     ) -> Result<Vec<u8>, Malformed> {
         match tree {
             CATALOG_TREE => merge(key, Some(older), newer),
-            _ => message::combine([older, newer].into_iter()),
+            _ => combine_messages(&[older, newer]),
         }
     }
 
     fn check(&self, tree: TreeId, key: &[u8], delta: &[u8]) -> Result<(), Malformed> {
         match tree {
             CATALOG_TREE => merge(key, None, delta).map(|_| ()),
+            _ if fast_update::message::is_fast(delta) => fast_update::message::check(delta),
             _ => message::check(delta),
         }
     }
@@ -205,7 +290,12 @@ impl MergeOperator for StoreMerge {
 
 /// The operator that an engine below a document store must be opened with.
 pub fn merge_operator() -> Arc<dyn MergeOperator> {
-    Arc::new(StoreMerge)
+    merge_operator_counting(Arc::default())
+}
+
+/// The same; fast updates that fail are counted.
+pub fn merge_operator_counting(stats: Arc<FastUpdateStats>) -> Arc<dyn MergeOperator> {
+    Arc::new(StoreMerge { stats })
 }
 
 #[cfg(test)]
@@ -230,7 +320,22 @@ mod tests {
 
     #[test]
     fn combining_then_applying_equals_applying_in_turn() {
-        let counts = |documents, bytes| Counts { documents, bytes }.to_bytes().to_vec();
+        let counts = |documents, bytes| {
+            let exact = Counts {
+                documents,
+                bytes,
+                ..Counts::default()
+            };
+            exact.to_bytes()
+        };
+        let fast = |upserts, updates| {
+            let counts = Counts {
+                upserts,
+                updates,
+                ..Counts::default()
+            };
+            counts.to_bytes()
+        };
         let paths = |sets: &[u32]| multikey_bytes(&MultikeyPaths::from_sets(sets.to_vec()));
         // The older form.
         let fields = |bits: u32| bits.to_le_bytes().to_vec();
@@ -239,6 +344,11 @@ mod tests {
                 COUNTER_KEY,
                 [counts(3, 100), counts(-1, -40), counts(5, 0)],
                 counts(7, 60),
+            ),
+            (
+                COUNTER_KEY,
+                [counts(3, 100), fast(2, 5), fast(-2, -5)],
+                counts(3, 100),
             ),
             (
                 MULTIKEY_KEY,
@@ -278,10 +388,15 @@ mod tests {
         let good = Counts {
             documents: 1,
             bytes: 9,
+            ..Counts::default()
         }
         .to_bytes();
         let cases: [Case<'_>; 3] = [
-            (COUNTER_KEY, &good, &[b"short", b"", &[0; 17]]),
+            (
+                COUNTER_KEY,
+                &good,
+                &[b"short", b"", &[0; 17], &[0; 24], &[0; 40]],
+            ),
             (
                 MULTIKEY_KEY,
                 &[1, 1, 0, 0, 0],

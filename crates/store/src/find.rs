@@ -1,6 +1,7 @@
 //! Reading: `find`, `count`, `distinct`.
 
 mod by_id;
+mod count_again;
 mod distinct;
 
 use std::cell::{Cell, RefCell};
@@ -562,7 +563,7 @@ impl DocumentStore {
             op_stats::set_summary("RECORD_STORE_FAST_COUNT");
             let limit = request.limit.unwrap_or(u64::MAX);
             return Ok(self
-                .estimated_count(ns)
+                .exact_count(ns, context)?
                 .saturating_sub(request.skip)
                 .min(limit));
         }
@@ -604,6 +605,20 @@ impl DocumentStore {
             Some(planned) => distinct::values(planned, path, context)
                 .map_err(|error| error.in_execution(reading("distinct", ns))),
         }
+    }
+
+    /// The number of documents in the current state of the store: from the counter, unless fast updates may have inserted some.
+    ///
+    /// # Errors
+    /// Errors of the engine, the limits of the context.
+    pub(crate) fn exact_count(&self, ns: &Namespace, context: &OpContext) -> Result<u64> {
+        let collection = self.catalog().collection(ns);
+        let is_known = collection.is_none_or(|collection| collection.counts().has_all_documents());
+        if is_known {
+            return Ok(self.estimated_count(ns));
+        }
+        op_stats::set_summary("COLLSCAN");
+        self.count_again(ns, context)
     }
 
     /// The number of documents in the current state of the store, from the counter.

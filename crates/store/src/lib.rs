@@ -65,11 +65,12 @@ pub use frond_storage::plan_rules::{AllowedIndex, AllowedIndexes, PlanRules};
 #[doc(hidden)]
 pub use frond_storage::points::{ActsAtPoints, at_points};
 pub use frond_storage::record::LargeDocuments;
+pub use frond_storage::record::fast_update::FastUpdateStats;
 pub use frond_storage::scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
 pub use frond_storage::{index, keyspace, options};
-pub use maintenance::TtlPass;
+pub use maintenance::{Expiring, TtlBacklog, TtlBatch, TtlLimits, TtlPass};
 pub use op_stats::{
     OpStats, PlanHashes, ShownPlan, UsedPlan, update as update_op_stats, watch, watch_part,
 };
@@ -85,6 +86,7 @@ pub use store::{DocumentStore, StorageOptions, StoreOptions};
 pub use transaction::{SnapshotReads, Transaction};
 pub use write::WriteError;
 pub use write::delete::DeleteRequest;
+pub use write::fast::SENT;
 pub use write::find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};
 pub use write::insert::{InsertOptions, InsertOutcome, InsertRecording};
 pub use write::recording::Recording;

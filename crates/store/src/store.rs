@@ -19,9 +19,10 @@ use frond_storage::keyspace::{
     CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
     EventListener, LogRecovery, MemberLog, MemoryBudget,
 };
-use frond_storage::merge::{kind, merge_operator};
+use frond_storage::merge::{kind, merge_operator, merge_operator_counting};
 use frond_storage::options::NaturalOrder;
 use frond_storage::record::LargeDocuments;
+use frond_storage::record::fast_update::FastUpdateStats;
 
 /// Settings of a store.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +108,7 @@ pub struct DocumentStore {
     catalog: Arc<Catalog>,
     queries: Arc<QuerySettings>,
     cluster_time: Arc<ClusterTime>,
+    fast_updates: Arc<FastUpdateStats>,
 }
 
 impl DocumentStore {
@@ -135,6 +137,7 @@ impl DocumentStore {
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
+            fast_updates: Arc::default(),
             catalog: Arc::new(Catalog::open(
                 engine,
                 oplog,
@@ -152,14 +155,18 @@ impl DocumentStore {
     /// As [`DocumentStore::open`].
     pub fn open_engine(engine: EngineOptions, options: StoreOptions) -> Result<DocumentStore> {
         let times = Times::new();
+        let fast_updates = Arc::<FastUpdateStats>::default();
         let engine = Engine::open(EngineOptions {
-            merge: merge_operator(),
+            merge: merge_operator_counting(fast_updates.clone()),
             stamps: Some(times.clone()),
             member: options.member,
             ..engine
         })?;
         let is_member = options.member;
-        let store = DocumentStore::open_with(engine, times, options)?;
+        let store = DocumentStore {
+            fast_updates,
+            ..DocumentStore::open_with(engine, times, options)?
+        };
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
         let was_log_cut = OwnFiles::new(store.engine()).was_log_cut();
         if !store.is_shared() && !was_log_cut && !is_member {
@@ -216,6 +223,11 @@ impl DocumentStore {
 
     pub fn engine(&self) -> &Engine {
         self.catalog.engine()
+    }
+
+    /// The numbers of updates that were sent as messages, and of those that have failed since.
+    pub fn fast_updates(&self) -> &FastUpdateStats {
+        &self.fast_updates
     }
 
     /// The last time before a change stream that begins now.
@@ -423,6 +435,7 @@ impl DocumentStore {
             catalog: Arc::new(catalog),
             queries: self.queries.clone(),
             cluster_time: self.cluster_time.clone(),
+            fast_updates: self.fast_updates.clone(),
         }
     }
 

@@ -121,6 +121,8 @@ const METRICS: &[Metric] = &[
     Metric("logins_total", "Logins begun, by their mechanism.", Inner("security.authentication.mechanisms", "mechanism", "authenticate.received"), 1.0),
     Metric("logins_successful_total", "Logins that succeeded, by their mechanism.", Inner("security.authentication.mechanisms", "mechanism", "authenticate.successful"), 1.0),
     Metric("ttl_deleted_documents_total", "Documents that TTL indexes have deleted.", One("metrics.ttl.deletedDocuments"), 1.0),
+    Metric("ttl_backlog_documents", "Documents that have expired and are still there, about.", One("metrics.ttl.backlog.documents"), 1.0),
+    Metric("ttl_backlog_seconds", "Time since the oldest document that is still there has expired.", One("metrics.ttl.backlog.oldestExpiredSecs"), 1.0),
     Metric("resident_memory_bytes", "Memory of the process that is in RAM.", One("mem.resident"), MEBIBYTE),
     Metric("page_faults_total", "Page faults of the process that needed the disk.", One("extra_info.page_faults"), 1.0),
     Metric("memory_limit_bytes", "The memory budget of the process.", One("frond.memory.limit"), 1.0),

@@ -431,6 +431,7 @@ impl Engine {
             let resolver = Resolver {
                 tree: hot.tree,
                 operator: self.options.merge.clone(),
+                settles: true,
             };
             let Some(folded) = memtable.fold(hot, self.publisher.visible(), &resolver) else {
                 continue;

@@ -427,6 +427,7 @@ impl Engine {
             resolver: Resolver {
                 tree: id,
                 operator: self.options.merge.clone(),
+                settles: true,
             },
             fanout: self.options.fanout,
             allowance: Arc::new(AtomicU64::new(self.disk_space.spare_bytes())),

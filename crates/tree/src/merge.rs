@@ -23,6 +23,8 @@ use crate::{Error, Kind, Malformed, MergeOperator, Result, TreeId};
 pub(crate) struct Resolver {
     pub(crate) tree: TreeId,
     pub(crate) operator: Arc<dyn MergeOperator>,
+    /// Whether what it resolves is stored in place of the messages.
+    pub(crate) settles: bool,
 }
 
 /// Gathered deltas are combined when they take more memory than this, in bytes.
@@ -59,7 +61,7 @@ impl Damage {
 }
 
 fn operator_refuses(resolver: &Resolver, key: &[u8], delta: &[u8]) -> bool {
-    let Resolver { tree, operator } = resolver;
+    let Resolver { tree, operator, .. } = resolver;
     operator.check(*tree, key, delta).is_err()
 }
 
@@ -163,7 +165,7 @@ impl Fold {
     }
 
     fn combine(&self, resolver: &Resolver, key: &[u8]) -> Result<Vec<u8>, Damage> {
-        let Resolver { tree, operator } = resolver;
+        let Resolver { tree, operator, .. } = resolver;
         let combined = operator.combine_all(*tree, key, &self.deltas());
         combined.map_err(|what| self.damage(resolver, key, what))
     }
@@ -174,8 +176,9 @@ impl Fold {
         key: &[u8],
         base: Option<&[u8]>,
     ) -> Result<(Kind, Vec<u8>), Damage> {
-        let Resolver { tree, operator } = resolver;
+        let Resolver { tree, operator, .. } = resolver;
         let value = match self.ends.as_slice() {
+            _ if resolver.settles => operator.settle(*tree, key, base, &self.deltas()),
             [_] => operator.apply(*tree, key, base, &self.bytes),
             _ => operator.apply_all(*tree, key, base, &self.deltas()),
         };
@@ -216,6 +219,7 @@ mod tests {
         let resolver = Resolver {
             tree: TreeId(1),
             operator: Arc::new(Appends),
+            settles: false,
         };
         // The last ones are more than is gathered.
         for (count, len) in [(1, 3), (2, 3), (7, 3), (100, 3), (9, GATHER_BYTES / 4)] {
@@ -262,6 +266,7 @@ mod tests {
         let resolver = Resolver {
             tree: TreeId(7),
             operator: Arc::new(CAREFUL),
+            settles: false,
         };
         let large = vec![b'l'; GATHER_BYTES];
         // Messages from the newest to the oldest, and the one that cannot be read.
@@ -325,6 +330,7 @@ mod tests {
         let resolver = Resolver {
             tree: TreeId(1),
             operator: Arc::new(Appends),
+            settles: false,
         };
         for (kind, value) in [(Kind::Put, &b"v"[..]), (Kind::Delete, b"")] {
             let mut fold = Fold::default();

@@ -373,6 +373,7 @@ mod tests {
         Resolver {
             tree: TREE,
             operator: Arc::new(NoMerge),
+            settles: false,
         }
     }
 

@@ -175,6 +175,7 @@ impl Snapshot {
         Resolver {
             tree,
             operator: self.operator.clone(),
+            settles: false,
         }
     }
 }

@@ -420,6 +420,7 @@ impl State {
             let resolver = Resolver {
                 tree: hot.tree,
                 operator: engine.options.merge.clone(),
+                settles: false,
             };
             if let Some(folded) = newest.fold(hot, own.sequence, &resolver) {
                 let bytes = newest.folded_bytes(&folded);

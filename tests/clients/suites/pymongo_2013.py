@@ -23,6 +23,25 @@ def it_is_the_driver_that_was_asked_for(client):
 
 
 @test
+def updates_without_an_answer_can_be_fast(client):
+    collection = fresh(client, "old24").c
+    collection.insert({"_id": 0})
+    count = lambda: client.admin.command("serverStatus")["fastUpdates"]["updates"]  # noqa: E731
+    before = count()
+    # This client asks for the results, so its updates are not.
+    for _ in range(3):
+        reply = collection.update({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+    equal((reply["n"], reply["updatedExisting"], count()), (1, True, before))
+    silent = pymongo.MongoClient(os.environ["FROND_URI"], w=0)
+    for _ in range(10):
+        silent.old24.c.update({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+    wait_until("all are there", lambda: collection.find_one(1)["n"] == 13)
+    # Of the first one it is not known yet.
+    equal(count() - before, 9)
+    silent.close()
+
+
+@test
 def insert_query_update_delete(client):
     collection = fresh(client, "old24").c
     collection.ensure_index([("k", pymongo.DESCENDING)])

@@ -1,8 +1,10 @@
 //! What workloads ask, as SQL.
 
+mod counters;
 mod finds;
 mod inserts;
 mod pool;
+mod retention;
 mod setup;
 mod transactions;
 mod updates;

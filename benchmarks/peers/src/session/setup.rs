@@ -1,7 +1,7 @@
 //! Tables, sizes, and who the server is.
 
-use frond_bench::system::{Compression, Definition, Description, Setup, Sizes};
-use frond_bench::{Collection, Result, Status};
+use frond_bench::system::{Compression, Definition, Description, Expire, Setup, Sizes};
+use frond_bench::{Collection, Error, Result, Status};
 
 use super::Connection;
 use crate::client::Client;
@@ -44,6 +44,11 @@ impl Connection {
         let sql = format!("SELECT to_regclass({})::oid::int8", literal(&table.full()));
         Ok(self.number(&sql)?.is_some())
     }
+}
+
+/// The sum of a size over a table and its partitions.
+fn with_partitions(size: &str, name: &str) -> String {
+    format!("SELECT coalesce(sum({size}(relid)), {size}({name}))::int8 FROM pg_partition_tree({name})")
 }
 
 impl Setup for Connection {
@@ -102,6 +107,11 @@ impl Setup for Connection {
         // Nothing is said about what is there already.
         self.client()?.run("SET client_min_messages = warning")?;
         let table = Table::of(collection);
+        if definition.retention.is_some_and(|retain| retain.by == Expire::Ttl) {
+            return Err(Error::Settings(
+                "PostgreSQL has no TTL index: --expire partitions or --expire delete".to_owned(),
+            ));
+        }
         self.client()?.run(&table.create(definition))?;
         // PostgreSQL compresses no pages, only values of more than 2 kB.
         if definition.compression == Some(Compression::None) {
@@ -133,8 +143,9 @@ impl Setup for Connection {
             documents: number(&format!("SELECT count(*) FROM {}", table.full()))?,
             // What a document takes as BSON is not known here.
             logical_bytes: None,
-            storage_bytes: number(&format!("SELECT pg_table_size({name})"))?,
-            index_bytes: number(&format!("SELECT pg_indexes_size({name})"))?,
+            // A partitioned table has nothing itself.
+            storage_bytes: number(&with_partitions("pg_table_size", &name))?,
+            index_bytes: number(&with_partitions("pg_indexes_size", &name))?,
         })
     }
 

@@ -1,6 +1,8 @@
 //! The documents of the insertion workloads: a template with random letters written over it. One
 //! takes a small part of a microsecond, so the client is not what is measured.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::{EPOCH_S, Source, Template, object_id, put};
 use crate::random::SplitMix64;
 
@@ -72,14 +74,9 @@ impl Generator {
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
-}
 
-impl Source for Generator {
-    fn document_bytes(&self) -> usize {
-        self.template.len()
-    }
-
-    fn append(&self, number: u64, out: &mut Vec<u8>) {
+    /// Appends a document with random values, and with this date of creation, in milliseconds since 1970.
+    fn append_created(&self, number: u64, created_ms: Option<u64>, out: &mut Vec<u8>) {
         let document = self.template.copy_to(out);
         let mut random = SplitMix64::new(self.seed, number);
 
@@ -90,11 +87,41 @@ impl Source for Generator {
                 bits >>= 5;
             }
         }
-        let created = u64::from(EPOCH_S) * 1000 + random.below(CREATION_SPAN_MS);
+        let random_date = || u64::from(EPOCH_S) * 1000 + random.below(CREATION_SPAN_MS);
+        let created = created_ms.unwrap_or_else(random_date);
         let expires = created + EXPIRATION_MIN_MS + random.below(EXPIRATION_SPAN_MS);
         put(document, self.creation_at, &created.to_le_bytes());
         put(document, self.expiration_at, &expires.to_le_bytes());
         put(document, self.id_at, &self.id(number));
+    }
+}
+
+/// The same documents, created at the time when they are made.
+pub struct CreatedNow<'a>(pub &'a Generator);
+
+impl Source for CreatedNow<'_> {
+    fn document_bytes(&self) -> usize {
+        self.0.document_bytes()
+    }
+
+    fn append(&self, number: u64, out: &mut Vec<u8>) {
+        self.0.append_created(number, Some(now_ms()), out);
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Source for Generator {
+    fn document_bytes(&self) -> usize {
+        self.template.len()
+    }
+
+    fn append(&self, number: u64, out: &mut Vec<u8>) {
+        self.append_created(number, None, out);
     }
 }
 
@@ -129,6 +156,25 @@ mod tests {
             };
             assert!(from >= i64::from(EPOCH_S) * 1000 && to > from);
         }
+    }
+
+    #[test]
+    fn a_document_created_now_has_the_values_of_its_number_and_the_time() {
+        let generator = Generator::new(7, 0);
+        let before = now_ms() as i64;
+        let (now, then) = (
+            document(&CreatedNow(&generator), 5),
+            document(&generator, 5),
+        );
+        for field in ["_id", "URI", "name", "origin"] {
+            assert_eq!(now.get(field), then.get(field), "{field}");
+        }
+        let (Some(Value::DateTime(from)), Some(Value::DateTime(to))) =
+            (now.get("creation"), now.get("expiration"))
+        else {
+            unreachable!("both are dates");
+        };
+        assert!((before..=now_ms() as i64).contains(&from) && to > from);
     }
 
     #[test]

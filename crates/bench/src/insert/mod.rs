@@ -2,7 +2,7 @@
 //! until the indexes are far larger than memory.
 
 mod options;
-mod reads;
+pub mod reads;
 mod runner;
 mod section;
 

@@ -1,5 +1,7 @@
 //! Servers that speak MongoDB's wire protocol, of every age.
 
+mod counters;
+mod retention;
 mod setup;
 mod status;
 mod transactions;

@@ -3,8 +3,8 @@
 use frond_bson::{Doc, DocBuf, doc};
 use frond_client::{Collection, Dialect, Error, Result};
 
-use super::Connection;
 use super::status::{self, ServerFacts};
+use super::{Connection, retention};
 use crate::format::thousands;
 use crate::system::{Compression, Definition, Description, Setup, Sizes, Status};
 
@@ -42,6 +42,9 @@ impl Setup for Connection {
 
     fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
         let mut index_options = DocBuf::new();
+        if let Some(retain) = &definition.retention {
+            self.create_with_retention(collection, retain)?;
+        }
         if let Some(compression) = definition.compression {
             let toku = ServerFacts::ask(&mut self.client)
                 .name
@@ -54,10 +57,10 @@ impl Setup for Connection {
                 index_options = storage_options(compression, toku);
             }
         }
-        let fields: Vec<&[&str]> = definition
-            .indexes
-            .iter()
-            .map(|index| index.fields)
+        let expires_by = definition.retention.as_ref().and_then(retention::ttl_index);
+        let indexes = definition.indexes.iter().map(|index| index.fields);
+        let fields: Vec<&[&str]> = indexes
+            .filter(|fields| *fields != expires_by.as_slice())
             .collect();
         self.client
             .create_indexes(collection, &fields, &index_options)

@@ -153,6 +153,7 @@ impl<'a> SysbenchRunner<'a> {
         let definition = Definition {
             indexes: vec![INDEX],
             compression: self.compression,
+            ..Definition::default()
         };
         for (collection, _) in &self.dataset.collections {
             self.run.go_on()?;

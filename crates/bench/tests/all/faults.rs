@@ -88,6 +88,21 @@ fn wrong_answers_are_noticed() {
             "w5_indexed: 1 documents of Shekhar Gulati instead of 2",
         ),
         ("groups", vec![], Flaw::Skips, &[Some(21)], "instead of"),
+        // A counter that is not read is missed in the sum.
+        (
+            "counters",
+            vec!["--readers=0", "--compare=0"],
+            Flaw::LosesIncrements(50),
+            &[Some(21)],
+            "add up to",
+        ),
+        (
+            "counters",
+            vec!["--documents=5", "--skip-sum"],
+            Flaw::LosesIncrements(6),
+            &[Some(21)],
+            "must be from",
+        ),
     ] {
         for wire_version in wire_versions {
             let (port, _) = start(Version {
@@ -126,6 +141,7 @@ fn collections_that_hold_documents_are_not_touched_unasked() {
         ("sysbench", vec!["--threads=1", short], "sbtest1"),
         ("indexcost", vec!["--finds=0"], "w5"),
         ("groups", vec![], "w6"),
+        ("counters", vec![], "w8"),
     ] {
         let (port, state) = start(MODERN);
         let again = |args: &[&str]| bench(workload, &[port], &small_with(workload, args)).code;

@@ -30,6 +30,13 @@ fn small(workload: &str) -> Vec<&'static str> {
         ],
         "indexcost" => vec!["--documents=8192", "--batches=2", "--batch=500"],
         "groups" => vec!["--documents=5000", "--rounds=2", "--batch=500"],
+        "rolling" => vec!["--retention=2", "--periods=1.5", "--batch=10"],
+        "counters" => vec![
+            "--documents=1000",
+            "--batch=7",
+            "--seconds=0.3",
+            "--single-seconds=0.1",
+        ],
         other => unreachable!("{other}"),
     }
 }

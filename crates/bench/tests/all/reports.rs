@@ -10,6 +10,8 @@ fn every_workload_leaves_its_files() {
         ("manykeys", vec![], 1),
         ("sysbench", vec!["--threads=1,3"], 2),
         ("indexcost", vec!["--finds=0"], 1),
+        ("rolling", vec!["--ttl-sleep=0"], 2),
+        ("counters", vec![], 1),
     ] {
         let (port, _) = start(MODERN);
         let report = bench(workload, &[port], &small_with(workload, &args));

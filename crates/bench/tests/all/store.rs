@@ -493,10 +493,18 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
             }
         }
         "update" => {
-            let updates = list("updates");
-            assert_eq!(updates.len(), 1);
-            let (q, u) = (updates[0].get_doc("q"), updates[0].get_doc("u"));
-            let n = state.update(collection, q.unwrap(), u.unwrap(), version);
+            let mut n = 0;
+            for update in list("updates") {
+                let (q, u) = (update.get_doc("q").unwrap(), update.get_doc("u").unwrap());
+                let mut found = state.update(collection, q, u, version);
+                if found == 0 && update.get("upsert").is_some() {
+                    let mut counter = q.to_owned();
+                    counter.push_all(u.get_doc("$inc").unwrap());
+                    assert!(state.insert(collection, &[counter], version).is_none());
+                    found = 1;
+                }
+                n += found;
+            }
             let modified = if version.flaw == Flaw::ChangesNothing {
                 0
             } else {
@@ -536,6 +544,13 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
                 let found = state.find(collection, &filter.unwrap_or_default());
                 let found = shape(found, None, None, version);
                 return cursor("firstBatch", &groups(&found), 0);
+            }
+            if last.contains_key("counters") {
+                let counters = state.documents(collection);
+                let sum: i64 = counters.iter().map(|doc| doc.get_i64("n").unwrap()).sum();
+                let group =
+                    doc! { "_id": Value::Null, "counters": counters.len() as i32, "sum": sum };
+                return cursor("firstBatch", &[group], 0);
             }
             assert_eq!(stages.len(), 3);
             let found = state.find(collection, stages[0].get_doc("$match").unwrap());

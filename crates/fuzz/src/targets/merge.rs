@@ -23,7 +23,25 @@ pub fn seeds() -> Vec<Vec<u8>> {
     // To a segment: set `a` to 7, increment it. See the table of `record/message.rs`.
     let segment = [&[2u8][..], &[0, 2, b'a', 0, 16, 7, 0, 0, 0]].concat();
     let header = [&[1u8][..], &[0; 14], &[0, 2, b'n', 0, 16, 7, 0, 0, 0]].concat();
+    // Fast updates: `$inc` of `n` and `$set` of `a.b`, as an upsert and as an update. See the table of `record/fast_update/group.rs`.
+    let operations = b"\x02\x03n\x00\x01a.b\x00";
+    let upsert = [
+        &[3u8, 1, 1, 16, 0, 1, 0, 0, 0][..],
+        operations,
+        &[1, 2, 16, 0, 1, 0, 0, 0, 16, 0, 7, 0, 0, 0],
+    ]
+    .concat();
+    let update = [
+        &[3u8, 1, 0][..],
+        operations,
+        &[2, 1, 18, 0, 255, 255, 255, 255, 255, 255, 255, 127, 8, 0, 1],
+        &[3, 16, 0, 9, 0, 0, 0, 10, 0],
+    ]
+    .concat();
     vec![
+        join(&[&[1, 9], &document, &upsert, &update, &update]),
+        join(&[&[1, 9], &[], &upsert, &upsert, &update]),
+        join(&[&[1, 9], &[], &update, &header, &upsert]),
         join(&[&[0, 4, 1], &counts[0], &counts[1], &counts[0]]),
         join(&[
             &[0, 5, 1],

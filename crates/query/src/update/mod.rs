@@ -9,6 +9,7 @@ mod array_filters;
 pub(crate) mod operators;
 mod path;
 mod replacement;
+mod series;
 mod storable;
 mod touched;
 mod tree;
@@ -17,6 +18,7 @@ mod upsert;
 #[cfg(test)]
 mod tests;
 
+pub use series::{Operation, Series, SeriesOutcome, Step};
 pub use storable::check_id;
 pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
@@ -28,7 +30,7 @@ use crate::required_fields::RequiredFields;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
 use frond_error::{Error, Result};
-use operators::{Argument, Scope};
+use operators::{Argument, Operator, Scope};
 use path::Component;
 use std::sync::Arc;
 use tree::{Fields, Leaf, Node};
@@ -304,13 +306,79 @@ impl Update {
     }
 }
 
+/// Operators on their way into an update.
+struct OperatorsParser<'a> {
+    root: Node,
+    paths: Vec<Arc<str>>,
+    /// Paths with `$[name]`, and the names.
+    filtered: Vec<(&'a str, &'a str)>,
+    needs_positional: bool,
+    components: Vec<Component<'a>>,
+}
+
+impl<'a> OperatorsParser<'a> {
+    fn new() -> OperatorsParser<'a> {
+        OperatorsParser {
+            root: Node::Fields(Fields::default()),
+            paths: Vec::with_capacity(8),
+            filtered: Vec::new(),
+            needs_positional: false,
+            components: Vec::with_capacity(8),
+        }
+    }
+
+    /// Adds `{<operator>: {<path>: <value>}}`.
+    fn add(&mut self, operator: &Operator, argument: &Argument<'a>) -> Result<()> {
+        for (path, modifier) in (operator.parse)(argument)?.into_iter().flatten() {
+            path::parse(path, &mut self.components)?;
+            if self.components.len() + crate::raw::depth(&argument.value) > path::MAX_DEPTH {
+                return Err(Error::overflow(format!(
+                    "Document exceeds maximum nested object depth: {}",
+                    path::MAX_DEPTH
+                )));
+            }
+            for component in &self.components {
+                match component {
+                    Component::Field(_) => {}
+                    Component::Positional => self.needs_positional = true,
+                    Component::Filtered(name) => self.filtered.push((path, *name)),
+                }
+            }
+            let written: Arc<str> = path.into();
+            self.paths.push(if path::is_canonical(&self.components) {
+                written.clone()
+            } else {
+                path::canonical(path::up_to_index(path)).into()
+            });
+            let leaf = Leaf {
+                path: written,
+                modifier,
+            };
+            self.root.insert(&self.components, 0, leaf)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, filters: ArrayFilters) -> Update {
+        self.root.sort();
+        let fields = match self.root {
+            Node::Fields(fields) => fields,
+            _ => Fields::default(),
+        };
+        Update {
+            kind: Kind::Operators {
+                fields,
+                filters,
+                paths: Paths::new(self.paths),
+                needs_positional: self.needs_positional,
+            },
+        }
+    }
+}
+
 fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) -> Result<Update> {
     let filters = ArrayFilters::parse(array_filters, collator)?;
-    let mut root = Node::Fields(Fields::default());
-    let mut paths: Vec<Arc<str>> = Vec::with_capacity(8);
-    let mut filtered = Vec::new();
-    let mut needs_positional = false;
-    let mut components = Vec::with_capacity(8);
+    let mut parser = OperatorsParser::new();
     for (name, fields) in update.iter() {
         let Some(operator) = operators::find(name) else {
             return Err(Error::failed_to_parse(format!(
@@ -332,49 +400,11 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) ->
                 value,
                 collator,
             };
-            for (path, modifier) in (operator.parse)(&argument)?.into_iter().flatten() {
-                path::parse(path, &mut components)?;
-                if components.len() + crate::raw::depth(&value) > path::MAX_DEPTH {
-                    return Err(Error::overflow(format!(
-                        "Document exceeds maximum nested object depth: {}",
-                        path::MAX_DEPTH
-                    )));
-                }
-                for component in &components {
-                    match component {
-                        Component::Field(_) => {}
-                        Component::Positional => needs_positional = true,
-                        Component::Filtered(name) => filtered.push((path, *name)),
-                    }
-                }
-                let written: Arc<str> = path.into();
-                paths.push(if path::is_canonical(&components) {
-                    written.clone()
-                } else {
-                    path::canonical(path::up_to_index(path)).into()
-                });
-                let leaf = Leaf {
-                    path: written,
-                    modifier,
-                };
-                root.insert(&components, 0, leaf)?;
-            }
+            parser.add(operator, &argument)?;
         }
     }
-    filters.check_use(&filtered, update)?;
-    root.sort();
-    let fields = match root {
-        Node::Fields(fields) => fields,
-        _ => Fields::default(),
-    };
-    Ok(Update {
-        kind: Kind::Operators {
-            fields,
-            filters,
-            paths: Paths::new(paths),
-            needs_positional,
-        },
-    })
+    filters.check_use(&parser.filtered, update)?;
+    Ok(parser.finish(filters))
 }
 
 /// The document that a pipeline makes; `None` if it is the same. One without `_id` is a change, as a replacement is.

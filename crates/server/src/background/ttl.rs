@@ -1,9 +1,14 @@
 //! The TTL monitor: a thread that deletes expired documents at intervals.
+//!
+//! A pass lasts until nothing more has expired, so a backlog is not left until the next one. It consists of sub-passes, as in
+//! MongoDB: the indexes take turns, a batch each, until all are done or the time of the sub-pass is over; then they are listed
+//! again.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use frond_bson::doc;
-use frond_store::OpContext;
+use frond_store::{Error, Expiring, OpContext};
 
 use super::Job;
 use crate::host::clock::now_ms;
@@ -24,13 +29,13 @@ impl Monitor {
         let watched = server.clone();
         let job = Job::start("frond-ttl", move |limits| {
             while !Job::is_interrupted(limits) {
-                // On other members documents expire as the primary says.
-                let is_due = watched.maintenance.ttl.sleep(&limits.killed)
-                    && watched.maintenance.ttl.is_enabled();
-                // Of several servers over one keyspace one deletes for all.
-                let leads = is_due && watched.store.leads("ttl").unwrap_or(false);
-                if leads && watched.leads() {
-                    pass(&watched, limits);
+                if !watched.maintenance.ttl.sleep(&limits.killed) {
+                    continue;
+                }
+                match may_delete(&watched) {
+                    Some(true) => pass(&watched, limits),
+                    Some(false) => measure(&watched, limits),
+                    None => {}
                 }
             }
         })?;
@@ -48,34 +53,118 @@ impl Monitor {
     }
 }
 
-/// One pass over all indexes.
+/// Whether this server deletes what has expired. `None` if another server over the same keyspace does.
+fn may_delete(server: &Server) -> Option<bool> {
+    let leads = server.store.leads("ttl").unwrap_or(false);
+    // On other members of a replica set documents expire as the primary says.
+    leads.then(|| server.maintenance.ttl.is_enabled() && server.leads())
+}
+
+/// Deletes documents until none is left that has expired.
 fn pass(server: &Server, limits: &OpContext) {
-    // While fsync holds its lock, documents stay.
-    let Some(_writing) = server.maintenance.fsync_lock.try_write() else {
-        return;
+    let ttl = &server.maintenance.ttl;
+    let mut all = server.store.expiring();
+    // Only now, so that an index that is renamed or dropped is not listed for ever.
+    ttl.keep_backlog_of(&all);
+    while !all.is_empty() {
+        if !sub_pass(server, &mut all, limits) {
+            return;
+        }
+        ttl.sub_passes.add(1);
+        if !all.is_empty() {
+            let listed = server.store.expiring();
+            ttl.keep_backlog_of(&listed);
+            all = continued(&all, listed);
+        }
+    }
+    ttl.passes.add(1);
+}
+
+/// The indexes that there are now. Those that are not done continue where they are; the others begin again, so that none
+/// waits for the end of a backlog of another.
+fn continued(unfinished: &[Expiring], listed: Vec<Expiring>) -> Vec<Expiring> {
+    let known = |one: &Expiring| unfinished.iter().find(|other| other.is_same(one)).cloned();
+    let mut all = listed;
+    for one in &mut all {
+        if let Some(known) = known(one) {
+            *one = known;
+        }
+    }
+    all
+}
+
+/// Lets each index have a batch in turn, until all are done or the time is over. Those that are done are removed from `all`.
+/// False if the pass has to end.
+fn sub_pass(server: &Server, all: &mut Vec<Expiring>, limits: &OpContext) -> bool {
+    let ttl = &server.maintenance.ttl;
+    let begun = Instant::now();
+    while !all.is_empty() {
+        let mut unfinished = Vec::new();
+        for mut expiring in all.drain(..) {
+            if limits.check().is_err() || may_delete(server) != Some(true) {
+                return false;
+            }
+            // While fsync holds its lock, documents stay.
+            let Some(writing) = server.maintenance.fsync_lock.try_write() else {
+                return false;
+            };
+            let batch = server.store.delete_expired_batch(
+                &mut expiring,
+                now_ms(),
+                &ttl.batches().limits(),
+                limits,
+            );
+            drop(writing);
+            ttl.deleted.add(batch.deleted);
+            server.metrics.documents_deleted.add(batch.deleted);
+            if let Some(set) = &server.set.replication
+                && batch.deleted > 0
+            {
+                // The entries of the deletes are in the oplog already.
+                set.wrote(None);
+            }
+            note_backlog(server, &expiring, limits);
+            if let Some(error) = &batch.error {
+                warn(server, &expiring, error);
+            } else if batch.more {
+                unfinished.push(expiring);
+            }
+        }
+        *all = unfinished;
+        if begun.elapsed() >= Duration::from_secs(ttl.batches().sub_pass_secs) {
+            break;
+        }
+    }
+    true
+}
+
+/// Notes the backlog of all indexes.
+fn measure(server: &Server, limits: &OpContext) {
+    let all = server.store.expiring();
+    server.maintenance.ttl.keep_backlog_of(&all);
+    for expiring in &all {
+        note_backlog(server, expiring, limits);
+    }
+}
+
+fn note_backlog(server: &Server, expiring: &Expiring, limits: &OpContext) {
+    // An index that cannot be read keeps its last figures; the next batch reports the error.
+    if let Ok(Some(backlog)) = server.store.ttl_backlog(expiring, now_ms(), limits) {
+        server.maintenance.ttl.note_backlog(expiring, backlog);
+    }
+}
+
+fn warn(server: &Server, expiring: &Expiring, error: &Error) {
+    let attributes = doc! {
+        "namespace": expiring.ns().as_str(), "index": expiring.name(), "error": error.to_string(),
     };
-    let done = server.store.delete_expired(now_ms(), limits);
-    server.maintenance.ttl.deleted.add(done.deleted);
-    if let Some(set) = &server.set.replication
-        && done.deleted > 0
-    {
-        // The entries of the deletes are in the oplog already.
-        set.wrote(None);
-    }
-    server.maintenance.ttl.passes.add(1);
-    server.metrics.documents_deleted.add(done.deleted);
-    for (ns, index, error) in done.failed {
-        let attributes = doc! {
-            "namespace": ns.as_str(), "index": index.as_str(), "error": error.to_string(),
-        };
-        server.log.warning(
-            Component::Index,
-            5_400_703,
-            "TTLMonitor",
-            "Error running TTL job on collection",
-            &attributes,
-        );
-    }
+    server.log.warning(
+        Component::Index,
+        5_400_703,
+        "TTLMonitor",
+        "Error running TTL job on collection",
+        &attributes,
+    );
 }
 
 #[cfg(test)]
@@ -123,6 +212,44 @@ mod tests {
         let ttl = status.get_doc("metrics").unwrap().get_doc("ttl").unwrap();
         assert_eq!(ttl.get_i64("deletedDocuments"), Some(2));
         assert_eq!(ttl.get_i64("passes"), Some(1));
+    }
+
+    /// Its pass deleted documents of one index after the other, and ended with what had expired when it began.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_pass_lasts_until_nothing_more_has_expired() {
+        let mut server = TestServer::new();
+        let past = Value::DateTime(now_ms() - 3_600_000);
+        let parameters = doc! {
+            "setParameter": 1, "ttlIndexDeleteTargetDocs": 30, "ttlMonitorSubPassTargetSecs": 0,
+        };
+        server.run("admin", parameters);
+        for name in ["a", "b"] {
+            let docs: Vec<_> = (0..100).map(|id| doc! {"_id": id, "at": past}).collect();
+            let docs: ArrayBuf = docs.iter().map(|doc| Value::Document(doc)).collect();
+            server.run("test", doc! {"insert": name, "documents": &docs});
+            let index = doc! {"key": {"at": 1}, "name": "at", "expireAfterSeconds": 0};
+            server.run("test", doc! {"createIndexes": name, "indexes": [index]});
+        }
+        let ttl = |server: &mut TestServer| {
+            let status = server.run("admin", doc! {"serverStatus": 1});
+            let metrics = status.get_doc("metrics").unwrap();
+            metrics.get_doc("ttl").unwrap().to_owned()
+        };
+        measure(&server.server, &OpContext::new());
+        let before = ttl(&mut server);
+        let backlog = before.get_doc("backlog").unwrap();
+        assert_eq!(backlog.get_i64("documents"), Some(200));
+        assert!(backlog.get_i64("oldestExpiredSecs").unwrap() >= 3600);
+        pass(&server.server, &OpContext::new());
+        let after = ttl(&mut server);
+        assert_eq!(after.get_i64("deletedDocuments"), Some(200));
+        assert_eq!(after.get_i64("passes"), Some(1));
+        // Four batches of 30 for each collection, and a sub-pass for each batch.
+        assert_eq!(after.get_i64("subPasses"), Some(4));
+        let expected = doc! {"documents": 0i64, "oldestExpiredSecs": 0i64};
+        assert_eq!(after.get_doc("backlog").unwrap(), &*expected);
+        server.run("test", doc! {"drop": "a"});
+        server.run("test", doc! {"drop": "b"});
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -333,6 +333,7 @@ fn start_background(server: &Arc<Server>) -> Result<background::TtlMonitor, Fata
     tokio::spawn(background::record_history(server.clone()));
     tokio::spawn(background::write_profiles(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
+    tokio::spawn(background::report_fast_updates(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));

@@ -8,6 +8,7 @@ mod secret;
 mod security;
 mod tikv;
 mod tls;
+mod ttl_batches;
 mod value;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use secret::{PASSWORD_PLACEHOLDER, Secret, without_secrets};
 pub use security::{ClusterAuthMode, SecuritySettings, read_key_file};
 pub use tikv::TikvSettings;
 pub use tls::{TlsMode, TlsSettings};
+pub use ttl_batches::TtlBatches;
 pub use value::SettingValue;
 
 /// The format of log lines.
@@ -158,6 +160,8 @@ pub struct Settings {
     pub ttl_monitor: bool,
     /// Time between two passes that delete expired documents.
     pub ttl_monitor_sleep: Duration,
+    /// See [`TtlBatches`].
+    pub ttl_batches: TtlBatches,
     /// Whether commands for tests are enabled.
     pub test_commands: bool,
     /// Which documents are stored in parts.
@@ -240,6 +244,7 @@ impl Default for Settings {
             transaction_lock_wait_ms: 5,
             ttl_monitor: true,
             ttl_monitor_sleep: Duration::from_secs(60),
+            ttl_batches: TtlBatches::default(),
             test_commands: false,
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),

@@ -37,6 +37,7 @@ pub const SUPPORTED: &[&str] = &[
     "collation",
     "compression",
     "expireAfterSeconds",
+    "fastUpdates",
     "idIndex",
     "indexOptionDefaults (block_compressor)",
     "max",
@@ -88,6 +89,8 @@ pub struct CollectionOptions {
     pub view: Option<ViewOptions>,
     pre_images: bool,
     records: RecordLayout,
+    /// Whether updates by primary key may be sent as messages that read nothing: their results are not known.
+    pub fast_updates: bool,
 }
 
 /// The order in which a collection's documents are stored, and so that of a scan.
@@ -253,6 +256,7 @@ impl CollectionOptions {
                     parsed.expire_after_seconds = Some(expire_after(&given)?);
                 }
                 "changeStreamPreAndPostImages" => parsed.pre_images = enabled(&given)?,
+                "fastUpdates" => parsed.fast_updates = given.flag()?,
                 "storageEngine" => compressor = tree_options::block_compressor(given.doc()?)?,
                 "indexOptionDefaults" => parsed.index_compression = index_defaults(&given)?,
                 "idIndex" => clustered::check_id_index(&given)?,
@@ -446,6 +450,7 @@ impl CollectionOptions {
                 "changeStreamPreAndPostImages",
                 "naturalOrder",
                 "primaryKey",
+                "fastUpdates",
             ];
             if let Some(other) = given().find(|name| refused.contains(name)) {
                 return Err(invalid(format!(
@@ -486,6 +491,7 @@ impl CollectionOptions {
                 }
             }
         }
+        self.check_fast_updates()?;
         if self.expire_after_seconds.is_some()
             && self.clustered.is_none()
             && self.time_series.is_none()
@@ -502,6 +508,28 @@ impl CollectionOptions {
     /// The length of the periods by which it is divided, in milliseconds.
     pub fn partition_period(&self) -> Option<i64> {
         self.partitioned.as_ref()?.period_millis()
+    }
+
+    /// Refuses fast updates where no update could be one.
+    ///
+    /// # Errors
+    /// `InvalidOptions` (72).
+    fn check_fast_updates(&self) -> Result<()> {
+        if !self.fast_updates {
+            return Ok(());
+        }
+        if self.is_by_record() || self.view.is_some() || self.partitioned.is_some() {
+            return Err(invalid(
+                "'fastUpdates' requires documents that are stored by _id, and no partitions: it is not allowed for \
+                 views, capped collections, time series, 'primaryKey', 'partitioned' and 'naturalOrder: \"insertion\"'",
+            ));
+        }
+        if !self.collator.is_binary() {
+            return Err(invalid(
+                "'fastUpdates' is not allowed for a collection with a collation",
+            ));
+        }
+        Ok(())
     }
 
     /// Whether documents are kept for change streams as they were before a change.
@@ -549,6 +577,9 @@ impl CollectionOptions {
         }
         if self.pre_images {
             out.push("changeStreamPreAndPostImages", &doc! {"enabled": true});
+        }
+        if self.fast_updates {
+            out.push("fastUpdates", true);
         }
         keep(&mut out, "storageEngine");
         keep(&mut out, "indexOptionDefaults");

@@ -84,6 +84,10 @@ pub fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, DocBuf)
                 }
             },
             "changeStreamPreAndPostImages" => options.pre_images = enabled(&given)?,
+            "fastUpdates" => {
+                options.fast_updates = given.flag()?;
+                options.check_fast_updates()?;
+            }
             _ => return Err(given.unknown()),
         }
     }
@@ -122,6 +126,16 @@ mod tests {
                 doc! {"changeStreamPreAndPostImages": {"enabled": true}},
                 doc! {"changeStreamPreAndPostImages": {"enabled": true}, "compression": "lz4"},
             ),
+            (
+                doc! {"compression": "lz4"},
+                doc! {"fastUpdates": true},
+                doc! {"fastUpdates": true, "compression": "lz4"},
+            ),
+            (
+                doc! {"fastUpdates": true},
+                doc! {"fastUpdates": false},
+                doc! {},
+            ),
         ] {
             let (_, stored) = modify(&before, &changes).unwrap();
             assert_eq!(stored, after, "{changes:?}");
@@ -136,6 +150,15 @@ mod tests {
         ] {
             let error = modify(&doc! {}, &changes).unwrap_err();
             assert_eq!(error.code().code(), code, "{changes:?}");
+        }
+        for before in [
+            doc! {"capped": true, "size": 1000i64},
+            doc! {"naturalOrder": "insertion"},
+            doc! {"timeseries": {"timeField": "t"}},
+            doc! {"collation": {"locale": "de"}},
+        ] {
+            let error = modify(&before, &doc! {"fastUpdates": true}).unwrap_err();
+            assert_eq!(error.code().code(), 72, "{before:?}");
         }
     }
 }

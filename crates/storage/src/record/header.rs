@@ -11,7 +11,8 @@
 //! | 2 | the container of the document itself, 0 if its skeleton is here |
 //! | 2 | number of containers |
 //! | 20 each | containers, see [`Container`] |
-//! | rest | the skeleton |
+//! | as it says | the skeleton |
+//! | rest | a message of fast updates that wait for the document to be written whole, see [`super::fast_update`] |
 //!
 //! Numbers are little-endian.
 
@@ -101,6 +102,8 @@ pub struct Header {
     pub root: u16,
     /// The containers, by number.
     pub containers: Vec<Container>,
+    /// A message of fast updates that are not applied to the parts yet, or nothing.
+    pub pending: Vec<u8>,
 }
 
 /// Whether a record is the header of a shredded document.
@@ -123,6 +126,7 @@ impl Header {
             next_container: short(16)?,
             root: short(18)?,
             containers: Vec::with_capacity(count),
+            pending: Vec::new(),
         };
         let mut rest = rest.get(FIXED_BYTES - MARKER.len()..)?;
         for _ in 0..count {
@@ -130,7 +134,10 @@ impl Header {
             header.containers.push(container);
             rest = after;
         }
-        (rest.len() >= 5).then(|| (header, Doc::from_trusted(rest)))
+        let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+        let (skeleton, pending) = rest.split_at_checked(length)?;
+        header.pending.extend_from_slice(pending);
+        (skeleton.len() >= 5).then(|| (header, Doc::from_trusted(skeleton)))
     }
 
     pub fn write(&self, skeleton: &[u8]) -> Vec<u8> {
@@ -147,6 +154,7 @@ impl Header {
             container.write(&mut out);
         }
         out.extend_from_slice(skeleton);
+        out.extend_from_slice(&self.pending);
         out
     }
 
@@ -165,6 +173,19 @@ impl Header {
     }
 }
 
+/// The fast updates that a header keeps, or nothing. `None` for a damaged header.
+pub fn pending(stored: &[u8]) -> Option<&[u8]> {
+    let (header, _) = Header::read(stored)?;
+    stored.get(stored.len() - header.pending.len()..)
+}
+
+/// The header with other fast updates in place of those that it keeps.
+pub fn with_pending(stored: &[u8], pending: &[u8]) -> Option<Vec<u8>> {
+    let before = self::pending(stored)?.len();
+    let rest = stored.get(..stored.len() - before)?;
+    Some([rest, pending].concat())
+}
+
 /// The length of a stored document in the collection's counter.
 pub fn counted_bytes(stored: &[u8]) -> usize {
     if is_header(stored)
@@ -178,6 +199,8 @@ pub fn counted_bytes(stored: &[u8]) -> usize {
 /// Whether a document of this length can be that of this record. If not, segments are missing.
 pub fn may_have_bytes(stored: &[u8], bytes: usize) -> bool {
     match Header::read(stored) {
+        // The fast updates add an unknown number of bytes.
+        Some((header, _)) if !header.pending.is_empty() => true,
         Some((header, _)) => (header.counted as usize..=header.bytes_max()).contains(&bytes),
         None => stored.len() == bytes,
     }

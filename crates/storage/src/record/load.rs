@@ -9,6 +9,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, tag};
 
 use super::edit;
+use super::fast_update;
 use super::field_set::{ChangeFields, EVERYTHING, FieldSet, Increment, NOTHING};
 use super::header::{self, Container, Header};
 use super::segment;
@@ -83,10 +84,10 @@ impl DocumentReader<'_> {
         stored: &[u8],
         wanted: &ChangeFields,
     ) -> Result<(DocBuf, Parts)> {
-        let (want, blind) = if wanted.increments.is_empty() {
+        let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
+        let (want, blind) = if wanted.increments.is_empty() || !header.pending.is_empty() {
             (Cow::Borrowed(&wanted.want), Arc::default())
         } else {
-            let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
             let mut sums = BTreeMap::new();
             wanted.split(|one| {
                 let sum = sums.entry(one.parent()).or_insert(0_u64);
@@ -111,6 +112,12 @@ impl DocumentReader<'_> {
         tracks: bool,
     ) -> Result<(DocBuf, Containers)> {
         let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
+        // The fast updates that wait may concern any part.
+        let want = if header.pending.is_empty() {
+            want
+        } else {
+            &EVERYTHING
+        };
         let room = if want.is_all() {
             header.bytes_max().min(MAX_DOCUMENT_BYTES)
         } else {
@@ -145,7 +152,14 @@ impl DocumentReader<'_> {
             }
         }
         loader.close(start);
-        Ok((DocBuf::from_vec_trusted(loader.out), loader.containers))
+        let mut doc = DocBuf::from_vec_trusted(loader.out);
+        if !header.pending.is_empty()
+            && let Some(changed) =
+                fast_update::message::apply_pending(&doc, &header.pending).map_err(|_| damaged())?
+        {
+            doc = DocBuf::from_vec_trusted(changed);
+        }
+        Ok((doc, loader.containers))
     }
 }
 

@@ -20,6 +20,7 @@
 //! | [`message`] | changes as messages that the engine keeps, combines and applies |
 //! | [`write`] | staging documents, and their changes, in a write set |
 //! | [`edit`] | changing a value at a path within bytes |
+//! | [`fast_update`] | updates of whole documents as messages that read nothing |
 //!
 //! An update is applied to the parts that it, the filter and the indexes require. Its changes are sent as **path
 //! messages** to the header and to the segments: the same bytes in the log and in the trees.
@@ -35,6 +36,7 @@
 
 mod diff;
 mod edit;
+pub mod fast_update;
 pub mod field_set;
 mod header;
 pub mod load;

@@ -68,6 +68,7 @@ pub fn shred(doc: &Doc, limits: LargeDocuments) -> Option<Shredded> {
         next_container: shredder.next_id()?,
         root,
         containers: shredder.containers,
+        pending: Vec::new(),
     };
     Some(Shredded {
         header: header.write(&skeleton.bytes),

@@ -122,6 +122,9 @@ impl DocumentWriter {
         new: &'d Doc,
     ) -> Result<Option<PartialUpdate<'d>>> {
         let (before, skeleton) = Header::read(&parts.stored).ok_or_else(damaged)?;
+        if !before.pending.is_empty() {
+            return Ok(None);
+        }
         let part_bytes = self.limits.part_bytes();
         let changes = match diff::diff(old, new, parts, part_bytes) {
             Difference::Changes(changes) => changes,

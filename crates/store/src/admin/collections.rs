@@ -75,7 +75,7 @@ impl DocumentStore {
                     size_on_disk: 0,
                     empty: true,
                 });
-            info.empty &= collection.counts().documents == 0;
+            info.empty &= collection.counts().are_zero();
             info.size_on_disk += super::stats::size(self.engine(), collection);
         }
         Ok(found.into_values().collect())

@@ -11,6 +11,8 @@ use frond_storage::options::Capped;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectionStats {
     pub count: u64,
+    /// Fast updates that may have inserted or enlarged documents which are not in `count` and `size`.
+    pub uncounted_updates: u64,
     /// Sum of the documents' BSON sizes.
     pub size: u64,
     /// Mean size of a document, rounded down; 0 without documents.
@@ -87,6 +89,7 @@ fn collection_stats(engine: &Engine, collection: &Collection) -> CollectionStats
     }
     CollectionStats {
         count,
+        uncounted_updates: u64::try_from(counts.updates).unwrap_or(0),
         size,
         avg_obj_size: size.checked_div(count).unwrap_or(0),
         storage_size,

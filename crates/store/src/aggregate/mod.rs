@@ -276,7 +276,18 @@ impl<'a> Runner<'a> {
         };
         // Counting all documents reads a counter, which is that of the current state.
         let rest = if self.store.catalog().is_live() && front.is_everything() && hint.is_none() {
-            match rest.counted(|| self.store.estimated_count(ns)) {
+            let mut failure = None;
+            let counted = rest.counted(|| {
+                let count = self.store.exact_count(ns, &self.limits.get());
+                count.unwrap_or_else(|error| {
+                    failure = Some(error);
+                    0
+                })
+            });
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            match counted {
                 Ok((docs, rest)) => {
                     op_stats::set_summary("RECORD_STORE_FAST_COUNT");
                     let source: Source<Error> = Box::new(Docs::new(docs));

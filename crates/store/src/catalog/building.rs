@@ -115,7 +115,7 @@ impl Catalog {
                 }
                 registered.building.clone_from(&new);
             }
-            if filled && collection.counts().documents == 0 {
+            if filled && collection.counts().are_zero() {
                 logged::log_create_indexes(&mut batch, &collection, &new);
             } else if filled {
                 logged::log_built_indexes(&mut batch, &collection, &new);

@@ -213,7 +213,9 @@ impl Catalog {
         let mut stored = parsed.stored(options);
         // A request without an order accepts an existing collection of any order.
         let given = parsed.natural_order.is_none().then(|| stored.clone());
-        if otherwise == NaturalOrder::Insertion && takes_order_of_setting(ns, &parsed) {
+        // Fast updates are for documents that are stored by their primary key.
+        let takes_order = takes_order_of_setting(ns, &parsed) && !parsed.fast_updates;
+        if otherwise == NaturalOrder::Insertion && takes_order {
             parsed.natural_order = Some(NaturalOrder::Insertion);
             stored.push("naturalOrder", NaturalOrder::Insertion.name());
         }

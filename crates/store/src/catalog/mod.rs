@@ -144,6 +144,8 @@ pub struct Collection {
 struct Shared {
     documents: AtomicI64,
     bytes: AtomicI64,
+    upserts: AtomicI64,
+    updates: AtomicI64,
     /// The current version, or [`DROPPED`]. Writers of documents hold it shared.
     gate: RwLock<u64>,
     /// Odd while the definition changes.
@@ -165,6 +167,17 @@ impl Shared {
         self.documents
             .fetch_add(change.documents, Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+        if (change.upserts, change.updates) != (0, 0) {
+            self.upserts.fetch_add(change.upserts, Ordering::Relaxed);
+            self.updates.fetch_add(change.updates, Ordering::Relaxed);
+        }
+    }
+
+    fn set(&self, counts: Counts) {
+        self.documents.store(counts.documents, Ordering::Relaxed);
+        self.bytes.store(counts.bytes, Ordering::Relaxed);
+        self.upserts.store(counts.upserts, Ordering::Relaxed);
+        self.updates.store(counts.updates, Ordering::Relaxed);
     }
 }
 
@@ -184,6 +197,8 @@ impl Collection {
         Counts {
             documents: self.shared.documents.load(Ordering::Relaxed),
             bytes: self.shared.bytes.load(Ordering::Relaxed),
+            upserts: self.shared.upserts.load(Ordering::Relaxed),
+            updates: self.shared.updates.load(Ordering::Relaxed),
         }
     }
 
@@ -199,7 +214,7 @@ impl Collection {
     }
 
     /// Documents and bytes as a snapshot has them.
-    fn stored_counts(&self, snapshot: &Snapshot) -> Result<Counts> {
+    pub(crate) fn stored_counts(&self, snapshot: &Snapshot) -> Result<Counts> {
         match snapshot.get(CATALOG_TREE, &counter_key(&self.uuid))? {
             None => Ok(Counts::default()),
             Some(stored) => Counts::from_bytes(&stored)
@@ -209,10 +224,7 @@ impl Collection {
 
     /// Replaces the counter in memory.
     fn set_counts(&self, counts: Counts) {
-        self.shared
-            .documents
-            .store(counts.documents, Ordering::Relaxed);
-        self.shared.bytes.store(counts.bytes, Ordering::Relaxed);
+        self.shared.set(counts);
     }
 
     /// Updates the counter in memory. Call it after the commit of a write set with the same change.

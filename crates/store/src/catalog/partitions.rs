@@ -103,6 +103,7 @@ fn negative(counts: Counts) -> Counts {
     Counts {
         documents: -counts.documents,
         bytes: -counts.bytes,
+        ..Counts::default()
     }
 }
 

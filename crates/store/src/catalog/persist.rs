@@ -20,7 +20,6 @@
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use frond_bson::{Doc, DocBuf, doc};
 use parking_lot::RwLock;
@@ -327,8 +326,7 @@ pub(super) fn load(
             large,
             ..Shared::default()
         };
-        shared.documents.store(counts.documents, Ordering::Relaxed);
-        shared.bytes.store(counts.bytes, Ordering::Relaxed);
+        shared.set(counts);
         let settings = CollectionOptions::parse(&options)?;
         let primary = tree_id(&entry, "tree").ok_or_else(wrong)?;
         let mut segments = tree_id(&entry, "segments");

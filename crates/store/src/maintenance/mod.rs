@@ -11,4 +11,4 @@
 mod leftovers;
 mod ttl;
 
-pub use ttl::TtlPass;
+pub use ttl::{Expiring, TtlBacklog, TtlBatch, TtlLimits, TtlPass};

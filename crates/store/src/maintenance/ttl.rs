@@ -2,21 +2,72 @@
 //!
 //! A document expires this many seconds after the date in its indexed field, or after the earliest of an array of
 //! dates. One without a date never expires. The expired dates are one range of the index. The same option of a
-//! collection applies to the date in `_id` of a clustered collection, or to the time of a measurement; without an
-//! index on that time the measurements are scanned.
+//! collection applies to the date in `_id` of a clustered collection, or to the time of a measurement. Where it is partitioned by that time, whole
+//! partitions are dropped; otherwise the measurements are scanned if there is no index on the time.
+//!
+//! # Batches
+//!
+//! A batch collects primary keys from the oldest entries of the range on, without their documents, and sorts them. Then
+//! `write/expire.rs` deletes the documents in the order of their keys: documents that were inserted together are read
+//! together, though the index has them in the order of their dates. The next batch continues behind the last entry, so that it
+//! does not pass by the deleted ones again; the next pass begins at the oldest entry.
 
-use frond_bson::{Collator, DocBuf, Value, doc};
+mod backlog;
+mod source;
 
-use crate::catalog::Collection;
-use crate::plan::Hint;
+use std::time::Duration;
+
 use crate::store::DocumentStore;
-use crate::write::delete::delete_expired_through;
+use crate::write::expire::{Expiry, Pace};
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result};
-use frond_storage::index::Index;
-use frond_storage::index::spec::IndexSpec;
-use frond_storage::keyspace::{Durability, Interrupt};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Interrupt};
 use frond_storage::namespace::Namespace;
+
+pub use backlog::TtlBacklog;
+pub use source::Expiring;
+
+/// Documents whose keys are collected at a time.
+const KEYS_MAX: usize = 50_000;
+/// The least number, where a batch ends before it has deleted all.
+const KEYS_MIN: usize = 1000;
+/// The documents of a commit, if the limits of its size allow: it makes one write where inserts make several, and writers
+/// wait in turn when the engine is behind.
+const COMMIT_DOCUMENTS: usize = 4 * COMMIT_DOCUMENTS_MAX;
+/// Bytes of such keys.
+const KEY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The limits of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct TtlLimits {
+    /// Documents to delete; 0 sets no limit.
+    pub documents: u64,
+    /// The time after which no further commit begins; zero sets no limit.
+    pub time: Duration,
+    /// Documents in one commit.
+    pub commit_documents: usize,
+    /// The part of the time in which it works, in percent of one thread's. It pauses for the rest.
+    pub share: u32,
+}
+
+impl TtlLimits {
+    pub const NONE: TtlLimits = TtlLimits {
+        documents: 0,
+        time: Duration::ZERO,
+        commit_documents: COMMIT_DOCUMENTS,
+        share: 100,
+    };
+}
+
+/// The result of a batch.
+#[derive(Debug)]
+pub struct TtlBatch {
+    pub deleted: u64,
+    /// Whether a limit was reached, so that more documents may have expired.
+    pub more: bool,
+    /// The reason why it ended early. Earlier commits stay.
+    pub error: Option<Error>,
+}
 
 /// The result of a pass over all TTL indexes.
 #[derive(Debug, Default)]
@@ -26,117 +77,114 @@ pub struct TtlPass {
     pub failed: Vec<(Namespace, String, Error)>,
 }
 
-/// The filter of documents whose date is at least this many seconds before a time in milliseconds since 1970.
-fn expired_by(path: &str, seconds: i64, now_ms: i64) -> DocBuf {
-    let until = now_ms.saturating_sub(seconds.saturating_mul(1000));
-    let mut filter = DocBuf::new();
-    filter.push(path, &doc! {"$lte": Value::DateTime(until)});
-    filter
-}
-
-/// The filter of a TTL index's documents that have expired at a time in milliseconds since 1970.
-fn expired(spec: &IndexSpec, seconds: i32, now_ms: i64) -> DocBuf {
-    let path = spec.fields.first().map_or("_id", |field| &field.path);
-    let filter = expired_by(path, i64::from(seconds), now_ms);
-    match &spec.partial {
-        None => filter,
-        Some(partial) => doc! {"$and": [&filter, &partial.doc]},
-    }
-}
-
 impl DocumentStore {
-    /// Deletes the documents that have expired by a TTL index. `now_ms` is the time in milliseconds since 1970.
+    /// Deletes all documents that have expired, without limits. `now_ms` is the time in milliseconds since 1970.
     /// An error in one index does not stop the others. Documents that an open transaction has written are left for the next
     /// pass. The context interrupts its waits.
     pub fn delete_expired(&self, now_ms: i64, context: &OpContext) -> TtlPass {
-        let interrupt = Interrupt {
-            killed: context.killed.clone(),
-            deadline: context.deadline,
-            ..Interrupt::default()
-        };
-        interrupt.run(|| self.delete_expired_within(now_ms, context))
-    }
-
-    fn delete_expired_within(&self, now_ms: i64, context: &OpContext) -> TtlPass {
         let mut pass = TtlPass::default();
-        let collections: Vec<_> = self.catalog().view().iter().cloned().collect();
-        for collection in collections {
+        for mut expiring in self.expiring() {
             if context.check().is_err() {
                 return pass;
             }
-            match self.delete_expired_of(&collection, now_ms, context) {
-                Ok(deleted) => pass.deleted += deleted,
-                Err(error) => pass
-                    .failed
-                    .push((collection.ns.clone(), "_id_".to_owned(), error)),
-            }
-            for index in collection.ready_indexes() {
-                let (Some(seconds), None) = (index.spec.expire_after, &index.spec.method) else {
-                    continue;
-                };
-                if context.check().is_err() {
-                    return pass;
-                }
-                match self.delete_expired_in(&collection, index, seconds, now_ms, context) {
-                    Ok(deleted) => pass.deleted += deleted,
-                    Err(error) => {
-                        pass.failed
-                            .push((collection.ns.clone(), index.spec.name.clone(), error))
-                    }
-                }
+            let batch = self.delete_expired_batch(&mut expiring, now_ms, &TtlLimits::NONE, context);
+            pass.deleted += batch.deleted;
+            if let Some(error) = batch.error {
+                pass.failed
+                    .push((expiring.ns().clone(), expiring.name().to_owned(), error));
             }
         }
         pass
     }
 
-    /// Deletes what has expired by a collection's own `expireAfterSeconds`: measurements of a time series by their
-    /// time, documents of a clustered collection by the date in their `_id`.
-    fn delete_expired_of(
+    /// Deletes a batch of the documents that have expired by one index or option, and moves its position on. Documents that
+    /// an open transaction has written are left for the next pass.
+    pub fn delete_expired_batch(
         &self,
-        collection: &Collection,
+        expiring: &mut Expiring,
         now_ms: i64,
+        limits: &TtlLimits,
         context: &OpContext,
-    ) -> Result<u64> {
-        let Some(seconds) = collection.settings.expire_after_seconds else {
-            return Ok(0);
+    ) -> TtlBatch {
+        let interrupt = Interrupt {
+            killed: context.killed.clone(),
+            deadline: context.deadline,
+            ..Interrupt::default()
         };
-        if collection.settings.partition_period().is_some() {
-            let until = now_ms.saturating_sub(seconds.saturating_mul(1000));
-            return self
-                .catalog()
-                .drop_expired_partitions(&collection.ns, until);
+        let mut deleted = 0;
+        let result = interrupt.run(|| {
+            let mut pace = Pace::new(
+                limits.documents,
+                limits.time,
+                limits.commit_documents,
+                limits.share,
+            );
+            self.delete_batch(expiring, now_ms, &mut pace, context, &mut deleted)
+        });
+        TtlBatch {
+            deleted,
+            more: matches!(result, Ok(true)),
+            error: result.err(),
         }
-        let series = collection.settings.time_series.as_ref();
-        let path = series.map_or("_id", |series| &series.time_field);
-        delete_expired_through(
-            self.catalog(),
-            &collection.ns,
-            &expired_by(path, seconds, now_ms),
-            Collator::BINARY,
-            None,
-            Durability::Logged,
-            context,
-        )
     }
 
-    fn delete_expired_in(
+    /// Returns whether a limit was reached.
+    fn delete_batch(
         &self,
-        collection: &Collection,
-        index: &Index,
-        seconds: i32,
+        expiring: &mut Expiring,
         now_ms: i64,
+        pace: &mut Pace,
         context: &OpContext,
-    ) -> Result<u64> {
-        let filter = expired(&index.spec, seconds, now_ms);
-        delete_expired_through(
-            self.catalog(),
-            &collection.ns,
-            &filter,
-            // The filter of a partial index compares strings as the index does.
-            &index.spec.collator,
-            Some(Hint::Tree(index.tree)),
-            Durability::Logged,
-            context,
-        )
+        deleted: &mut u64,
+    ) -> Result<bool> {
+        loop {
+            let Some((source, collection, snapshot)) = expiring.source(self.catalog(), now_ms)?
+            else {
+                return Ok(false);
+            };
+            if source.drops_partitions() {
+                drop((collection, snapshot));
+                let catalog = self.catalog();
+                *deleted += catalog.drop_expired_partitions(expiring.ns(), source.until_ms())?;
+                return Ok(false);
+            }
+            let left = usize::try_from(pace.documents_left()).unwrap_or(usize::MAX);
+            let mut found = source.collect(
+                &collection,
+                &snapshot,
+                expiring.position(),
+                left.min(expiring.keys_wanted()),
+                pace,
+                context,
+            )?;
+            // Nothing keeps on disk what is deleted.
+            drop((collection, snapshot));
+            found.keys.sort();
+            let expiry = Expiry {
+                catalog: self.catalog(),
+                ns: expiring.ns(),
+                uuid: expiring.uuid(),
+                filter: &source.filter,
+                context,
+            };
+            let reached = expiry.delete(&found.keys, pace, deleted)?;
+            if reached < found.keys.len() {
+                expiring.want_keys(reached);
+                // In the order of an index, the keys that were not reached are anywhere among those that were found.
+                if source.is_in_key_order() {
+                    let last = found.keys.get(reached.saturating_sub(1));
+                    expiring.continue_behind(last.map(<[u8]>::to_vec));
+                }
+                return Ok(true);
+            }
+            expiring.want_keys(2 * reached);
+            expiring.continue_behind(found.position);
+            if found.is_complete {
+                return Ok(false);
+            }
+            if pace.is_over() {
+                return Ok(true);
+            }
+        }
     }
 }

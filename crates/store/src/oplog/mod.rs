@@ -423,6 +423,7 @@ impl Oplog {
         Counts {
             documents: known(total.entries),
             bytes: known(total.bytes),
+            ..Counts::default()
         }
     }
 

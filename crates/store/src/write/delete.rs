@@ -8,7 +8,6 @@ use super::staging::Staging;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
 use crate::find::{PlannedQuery, one_id};
-use crate::plan::Hint;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
 use frond_storage::environment::environment;
@@ -55,53 +54,6 @@ impl Change for Remove {
     fn removes(&self) -> bool {
         true
     }
-}
-
-/// Deletes expired documents. Those that an open transaction has written are left for later.
-struct RemoveExpired;
-
-impl Change for RemoveExpired {
-    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
-        Remove.stage(staging, row)
-    }
-
-    fn removes(&self) -> bool {
-        true
-    }
-
-    fn skips_held(&self) -> bool {
-        true
-    }
-}
-
-/// Deletes all documents that match, through one index or as a plan finds them, except those that an open transaction has
-/// written.
-///
-/// # Errors
-/// Errors of the engine, the limits of the context.
-pub(crate) fn delete_expired_through(
-    catalog: &Catalog,
-    ns: &Namespace,
-    filter: &Doc,
-    collator: &Collator,
-    hint: Option<Hint>,
-    durability: Durability,
-    context: &OpContext,
-) -> Result<u64> {
-    let mut question = PlannedQuery::parse(Some(filter), None, None, &environment(None, collator))?;
-    question.hint = hint;
-    let target = Target {
-        command: "delete",
-        catalog,
-        ns,
-        question,
-        id: None,
-        context,
-        durability,
-        bypass_validation: true,
-        whole: false,
-    };
-    Ok(target.change_all(&mut RemoveExpired)?.modified)
 }
 
 /// Runs a delete. Returns the number of documents deleted.

@@ -81,7 +81,7 @@ pub struct InsertRecording<'a> {
 
 impl InsertRecording<'_> {
     /// The statement of the document at a position of the request, for the oplog.
-    fn session(&self, at: usize) -> Option<Session> {
+    pub(super) fn session(&self, at: usize) -> Option<Session> {
         let statement = *self.numbers.get(at)?;
         Some(session_of(&StatementId {
             statement,
@@ -90,7 +90,7 @@ impl InsertRecording<'_> {
     }
 
     /// Adds records of the documents from `first` to `end` that did not fail to their commit: one for consecutive numbers.
-    fn add(
+    pub(super) fn add(
         &self,
         to: SessionRecords,
         staging: &mut Staging<'_>,

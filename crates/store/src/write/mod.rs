@@ -7,6 +7,8 @@
 
 pub mod delete;
 pub(crate) mod duplicate;
+pub(crate) mod expire;
+pub mod fast;
 pub mod find_and_modify;
 pub mod insert;
 mod large;
@@ -29,7 +31,7 @@ use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result};
 use frond_storage::keyspace::Durability;
 use frond_storage::namespace::Namespace;
-use insert::{InsertOptions, InsertOutcome};
+use insert::{InsertOptions, InsertOutcome, InsertRecording};
 pub(crate) use retry::Retry;
 use update::{UpdateOutcome, UpdateRequest};
 
@@ -77,6 +79,30 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<UpdateOutcome> {
         update::update(self.catalog(), ns, request, durability, context, None)
+    }
+
+    /// Sends the first of these updates as messages that read nothing, as many as can be, in few commits: see [`fast`]. Returns how
+    /// many: none if the first one has to be executed by [`DocumentStore::update`]. The outcome of each is
+    /// [`fast::SENT`]. The error is that of the next one: of the engine, or a limit of the context.
+    pub fn update_fast(
+        &self,
+        ns: &Namespace,
+        requests: &[UpdateRequest<'_>],
+        recording: Option<InsertRecording<'_>>,
+        context: &OpContext,
+    ) -> (usize, Option<Error>) {
+        let stats = self.fast_updates();
+        fast::send(self.catalog(), stats, ns, requests, recording, context)
+    }
+
+    /// Whether [`DocumentStore::update_fast`] may send updates of a collection. It need not be called if not.
+    pub fn takes_fast_updates(&self, ns: &Namespace, unacknowledged: bool) -> bool {
+        fast::takes_messages(self.catalog(), ns, unacknowledged)
+    }
+
+    /// Whether this update would be sent as a message, for `explain`.
+    pub fn is_fast_update(&self, ns: &Namespace, request: &UpdateRequest<'_>) -> bool {
+        fast::is_fast(self.catalog(), ns, request)
     }
 
     /// Deletes documents. Returns how many.

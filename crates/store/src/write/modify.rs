@@ -63,12 +63,6 @@ pub trait Change {
     fn removes(&self) -> bool {
         false
     }
-
-    /// Whether a change of many documents leaves out those that an open transaction has written, instead of waiting for its
-    /// end.
-    fn skips_held(&self) -> bool {
-        false
-    }
 }
 
 /// Which documents to change.
@@ -376,17 +370,6 @@ impl Target<'_> {
             {
                 None => continue,
                 Some(Ok(_)) => {}
-                Some(Err(error)) if change.skips_held() && is_held(&error) => {
-                    match at - next {
-                        // It is this one.
-                        0 | 1 => {
-                            next = at.max(next + 1);
-                            retry.reset();
-                        }
-                        _ => retry.note_held(),
-                    }
-                    continue;
-                }
                 Some(Err(error)) => {
                     retry.after(error)?;
                     continue;
@@ -457,7 +440,7 @@ impl Target<'_> {
 }
 
 /// Whether a commit failed because an open transaction has written one of its keys.
-fn is_held(error: &Error) -> bool {
+pub(super) fn is_held(error: &Error) -> bool {
     matches!(
         error,
         Error::Engine(EngineError::Conflict { held: true, .. })

@@ -2,6 +2,7 @@
 
 mod capped;
 mod entries;
+mod fast;
 mod look_up;
 mod moving;
 mod others;
@@ -252,9 +253,12 @@ impl<'a> Staging<'a> {
 
     /// Whether it is time to commit.
     pub fn is_full(&self) -> bool {
-        self.documents >= COMMIT_DOCUMENTS_MAX
-            || self.batch.bytes() >= COMMIT_BYTES_MAX
-            || self.batch.len() >= COMMIT_OPERATIONS_MAX
+        self.documents >= COMMIT_DOCUMENTS_MAX || !self.has_room()
+    }
+
+    /// Whether the commit is small enough to take another document, whatever their number.
+    pub(super) fn has_room(&self) -> bool {
+        self.batch.bytes() < COMMIT_BYTES_MAX && self.batch.len() < COMMIT_OPERATIONS_MAX
     }
 
     /// Whether this primary key may be in the write set already, judged by its hash.

@@ -54,6 +54,8 @@ pub struct UpdateRequest<'a> {
     pub keep_empty_timestamps: bool,
     /// The collation; none for that of the collection.
     pub collation: Option<Collator>,
+    /// Whether the client reads no result (`w: 0`), so that the update need not have one.
+    pub unacknowledged: bool,
 }
 
 impl<'a> UpdateRequest<'a> {
@@ -71,6 +73,7 @@ impl<'a> UpdateRequest<'a> {
             bypass_validation: false,
             keep_empty_timestamps: false,
             collation: None,
+            unacknowledged: false,
         }
     }
 }

@@ -57,6 +57,7 @@ fn resolver() -> Resolver {
     Resolver {
         tree: TREE,
         operator: Arc::new(Joiner),
+        settles: false,
     }
 }
 

@@ -113,6 +113,44 @@ def documents_expire(client):
 
 
 @test
+def serverStatus_shows_the_backlog_of_ttl_indexes(client):
+    """With the monitor off the backlog grows; on, batches of any size delete all of it, and a moved date keeps its document."""
+    collection = fresh(client, "kinds").rolling
+    admin = client.admin
+    ttl = lambda: admin.command("serverStatus")["metrics"]["ttl"]
+    start = datetime.datetime(2020, 1, 1)
+    minutes = lambda n: start + datetime.timedelta(minutes=n)
+    collection.create_index([("at", -1)], expireAfterSeconds=60)
+    collection.create_index("n")
+    parameters = {"ttlMonitorSleepSecs": 1, "ttlIndexDeleteTargetDocs": 700, "ttlIndexDeleteTargetTimeMS": 50}
+    was = {name: admin.command("setParameter", 1, **{name: value})["was"] for name, value in parameters.items()}
+    equal(was, {"ttlMonitorSleepSecs": 60, "ttlIndexDeleteTargetDocs": 50000, "ttlIndexDeleteTargetTimeMS": 1000})
+    equal(raises(OperationFailure, admin.command, "setParameter", 1, ttlMonitorSharePercent=0).code, 2)
+    admin.command("setParameter", 1, ttlMonitorEnabled=False, ttlMonitorSharePercent=90)
+    try:
+        collection.insert_many([{"_id": n, "n": n, "at": minutes(n)} for n in range(5000)])
+        collection.insert_one({"_id": "never"})
+        wait_until("the backlog", lambda: ttl()["backlog"]["documents"] == 5000)
+        backlog = ttl()["backlog"]
+        equal((backlog["namespace"], backlog["index"]), ("kinds.rolling", "at_-1"))
+        age = (datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) - start).total_seconds() - 60
+        assert abs(backlog["oldestExpiredSecs"] - age) < 3600, (backlog, age)
+        collection.update_one({"_id": 17}, {"$set": {"at": datetime.datetime(2120, 1, 1)}})
+        before = ttl()
+        admin.command("setParameter", 1, ttlMonitorEnabled=True)
+        wait_until("the end of the backlog", lambda: ttl()["backlog"]["documents"] == 0 and collection.count_documents({}) == 2)
+        wait_until("the end of the pass", lambda: ttl()["passes"] > before["passes"])
+        after = ttl()
+        equal(after["deletedDocuments"] - before["deletedDocuments"], 4999)
+        assert after["subPasses"] > before["subPasses"], after
+        equal(after["backlog"], {"documents": 0, "oldestExpiredSecs": 0})
+        equal(sorted(str(d["_id"]) for d in collection.find()), ["17", "never"])
+        assert collection.database.command("validate", "rolling")["valid"]
+    finally:
+        admin.command("setParameter", 1, ttlMonitorEnabled=True, ttlMonitorSharePercent=100, **was)
+
+
+@test
 def hidden_indexes_are_not_used(client):
     collection = fresh(client, "kinds").hidden
     collection.insert_many([{"a": n} for n in range(100)])

@@ -21,6 +21,7 @@ const FIELDS: &[&str] = &[
     "expireAfterSeconds",
     "timeseries",
     "changeStreamPreAndPostImages",
+    "fastUpdates",
 ];
 
 pub struct CollMod;

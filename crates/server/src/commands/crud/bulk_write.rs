@@ -6,11 +6,11 @@ use frond_store::{Durability, InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
 use super::insert::insert_once;
-use super::update::{self, update_once};
+use super::update::{self, update_fast, update_once};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
-use crate::commands::support::write::{Batch, WriteOptions, end_transaction_after};
+use crate::commands::support::write::{Batch, Group, WriteOptions, end_transaction_after};
 use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
 use crate::errors;
@@ -100,22 +100,15 @@ impl Command for BulkWrite {
                     (at, &ids),
                     &mut results,
                 )?,
-                Operation::Update {
+                Operation::Update { namespace, .. } => update_run(
+                    cx,
                     namespace,
-                    statement,
-                } => {
-                    let request = update::parse_statement(statement, variables);
-                    let done = request.and_then(|request| {
-                        let request = UpdateRequest {
-                            bypass_validation: options.bypass_validation,
-                            keep_empty_timestamps: options.keep_empty_timestamps,
-                            ..request
-                        };
-                        update_once(cx, namespace, &request, retry.as_mut(), ids.id(at))
-                    });
-                    results.updated(at, done);
-                    1
-                }
+                    operations.get(at..).unwrap_or_default(),
+                    &options,
+                    retry.as_mut(),
+                    (at, &ids),
+                    &mut results,
+                ),
                 Operation::Delete {
                     namespace,
                     statement,
@@ -405,6 +398,74 @@ fn insert_run(
         }
     }
     Ok(documents.len())
+}
+
+/// Runs the leading updates of one collection, up to one that cannot be read. Returns how many operations that is.
+fn update_run(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    operations: &[Operation<'_>],
+    options: &WriteOptions,
+    mut retry: Option<&mut RetryableWrite>,
+    (first, ids): (usize, &Statements),
+    results: &mut Results,
+) -> usize {
+    let mut requests = Vec::new();
+    for operation in operations {
+        let Operation::Update {
+            namespace: other,
+            statement,
+        } = operation
+        else {
+            break;
+        };
+        if *other != namespace {
+            break;
+        }
+        match update::parse_statement(statement, options.variables.as_deref()) {
+            Ok(request) => requests.push(UpdateRequest {
+                bypass_validation: options.bypass_validation,
+                keep_empty_timestamps: options.keep_empty_timestamps,
+                unacknowledged: cx.write_concern.is_unacknowledged(),
+                ..request
+            }),
+            Err(error) if requests.is_empty() => {
+                results.updated(first, Err(error));
+                return 1;
+            }
+            Err(_) => break,
+        }
+    }
+    let unacknowledged = cx.write_concern.is_unacknowledged();
+    let takes_fast = cx.store().takes_fast_updates(namespace, unacknowledged);
+    let mut next = 0;
+    while let Some(request) = requests.get(next) {
+        let at = first + next;
+        let group = if takes_fast {
+            let rest = requests.get(next..).unwrap_or_default();
+            update_fast(cx, namespace, rest, retry.as_deref_mut(), |place| {
+                ids.id(at + place)
+            })
+        } else {
+            Group::default()
+        };
+        let sent = group.done.len();
+        for (place, done) in group.done.into_iter().enumerate() {
+            results.updated(at + place, Ok(done));
+        }
+        next += sent;
+        let done = match group.failure {
+            Some(error) => Err(error),
+            None if sent > 0 => continue,
+            None => update_once(cx, namespace, request, retry.as_deref_mut(), ids.id(at)),
+        };
+        results.updated(first + next, done);
+        next += 1;
+        if (options.ordered && results.errors > 0) || results.of_command.is_some() {
+            break;
+        }
+    }
+    next
 }
 
 /// The results of the operations.

@@ -1,3 +1,5 @@
+mod fast_update;
+
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::update::{ApplyContext, Update};
@@ -246,7 +248,19 @@ impl Query<'_> {
     fn update(&self) -> Result<DocBuf> {
         self.check_writable()?;
         let statement = only_statement(self.args, "updates")?;
-        let request = update::parse_statement(statement, self.variables)?;
+        let mut request = update::parse_statement(statement, self.variables)?;
+        let concern = self.args.doc_field("writeConcern")?;
+        request.unacknowledged = concern.is_some_and(|concern| {
+            concern.get_i64("w") == Some(0) && concern.get_bool("j") != Some(true)
+        });
+        let store = &self.cx.server.store;
+        if store.is_fast_update(self.namespace, &request) {
+            return Ok(fast_update::describe(
+                self.namespace,
+                &request,
+                self.verbosity,
+            ));
+        }
         let found = FindRequest {
             filter: Some(request.filter),
             sort: request.sort,

@@ -1,13 +1,16 @@
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;
-use frond_store::{Durability, Namespace, Recording, StatementId, UpdateOutcome, UpdateRequest};
+use frond_store::{
+    Durability, InsertRecording, Namespace, Recording, SENT, StatementId, UpdateOutcome,
+    UpdateRequest,
+};
 
 use super::find::hint;
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
-use crate::commands::support::write::{self, Batch, WriteOptions};
+use crate::commands::support::write::{self, Batch, Group, WriteOptions};
 use crate::context::{Context, unsupported_option};
 use crate::observability::metrics::Op;
 use crate::reply::push_count;
@@ -73,15 +76,27 @@ impl Command for Update {
                 Ok(UpdateRequest {
                     bypass_validation: options.bypass_validation,
                     keep_empty_timestamps: options.keep_empty_timestamps,
+                    unacknowledged: cx.write_concern.is_unacknowledged(),
                     ..parse_statement(statement, options.variables.as_deref())?
                 })
             })
             .collect::<Result<_>>()?;
         let mut total = Total::default();
-        let errors = batch.run(
+        // Looked at once for the whole batch.
+        let unacknowledged = cx.write_concern.is_unacknowledged();
+        let takes_fast = cx.store().takes_fast_updates(&namespace, unacknowledged);
+        let errors = batch.run_in_groups(
             cx,
             &requests,
             options.ordered,
+            |requests, retry, at| {
+                if !takes_fast {
+                    return Group::default();
+                }
+                update_fast(cx, &namespace, requests, retry, |next| {
+                    batch.ids.id(at + next)
+                })
+            },
             |request, retry, id| update_once(cx, &namespace, request, retry, id),
             |at, done| total.add(at, done),
         )?;
@@ -122,6 +137,60 @@ impl Total {
             });
         }
         push_count(reply, "nModified", self.modified);
+    }
+}
+
+/// Runs the first of some update statements as fast updates, as many as can be. `number` is that of a statement as a part of the
+/// retryable write.
+pub fn update_fast(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    requests: &[UpdateRequest<'_>],
+    retry: Option<&mut RetryableWrite>,
+    number: impl Fn(usize) -> i32,
+) -> Group<Updated> {
+    let (sent, failure) = match retry {
+        None => cx
+            .store()
+            .update_fast(namespace, requests, None, &cx.limits),
+        Some(retry) => {
+            // An update that has to be executed as usual must not cost a look at the whole rest of the batch.
+            let is_fast = |first| cx.store().is_fast_update(namespace, first);
+            if !requests.first().is_some_and(is_fast) {
+                return Group::default();
+            }
+            if let Err(error) = cx.check_fail_point_of_write() {
+                return Group {
+                    done: Vec::new(),
+                    failure: Some(error),
+                };
+            }
+            let is_new = |(at, request): &(usize, &UpdateRequest<'_>)| {
+                !request.multi && !retry.knows(number(*at))
+            };
+            let numbers: Vec<i32> = (requests.iter().enumerate())
+                .take_while(is_new)
+                .map(|(at, _)| number(at))
+                .collect();
+            let recorded = Recorded::Update(updated(SENT));
+            let recording = InsertRecording {
+                of: retry.statement(number(0)),
+                numbers: &numbers,
+                result: &recorded.to_doc(),
+            };
+            let requests = requests.get(..numbers.len()).unwrap_or_default();
+            let sent = (cx.store()).update_fast(namespace, requests, Some(recording), &cx.limits);
+            let (count, failure) = sent;
+            for number in numbers.into_iter().take(count) {
+                retry.record(number, recorded.clone(), true);
+            }
+            (count, failure)
+        }
+    };
+    cx.server.metrics.count(Op::Update, sent as u64);
+    Group {
+        done: vec![updated(SENT); sent],
+        failure: failure.map(Into::into),
     }
 }
 
@@ -249,6 +318,7 @@ pub fn parse_statement<'a>(
         bypass_validation: false,
         keep_empty_timestamps: false,
         collation: args.collation()?,
+        unacknowledged: false,
     })
 }
 

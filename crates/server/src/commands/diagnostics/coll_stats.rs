@@ -57,6 +57,9 @@ pub fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf 
     if stats.count > 0 {
         push_count(&mut reply, "avgObjSize", stats.avg_obj_size);
     }
+    if stats.uncounted_updates > 0 {
+        push_count(&mut reply, "uncountedFastUpdates", stats.uncounted_updates);
+    }
     reply.push("numOrphanDocs", 0);
     push_count(&mut reply, "storageSize", bytes(stats.storage_size));
     reply.push("freeStorageSize", 0);

@@ -112,6 +112,7 @@ static SECTIONS: &[Section] = &[
     ("connections", connections),
     ("catalogStats", agents::catalog_stats),
     ("extra_info", extra_info),
+    ("fastUpdates", fast_updates),
     ("flowControl", agents::flow_control),
     ("globalLock", global_lock),
     ("locks", agents::locks),
@@ -211,6 +212,17 @@ fn global_lock(server: &Server) -> DocBuf {
             "total": queued_readers + queued_writers, "readers": queued_readers, "writers": queued_writers,
         },
         "activeClients": {"total": readers + writers, "readers": readers, "writers": writers},
+    }
+}
+
+/// The updates that were sent as messages, and those that have failed since.
+fn fast_updates(server: &Server) -> DocBuf {
+    let stats = server.store.fast_updates();
+    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    doc! {
+        "updates": count(stats.updates()),
+        "upserts": count(stats.upserts()),
+        "errors": count(stats.errors()),
     }
 }
 
@@ -329,7 +341,7 @@ fn metrics(server: &Server) -> DocBuf {
     );
     // Documents never move when they grow.
     out.push("record", &doc! {"moves": 0i64});
-    out.push("ttl", &server.maintenance.ttl.to_doc());
+    out.push("ttl", &server.maintenance.ttl.to_doc(now_ms()));
     out
 }
 

@@ -8,6 +8,7 @@ use frond_runtime::{AdmissionClass, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
+use crate::connection::AsksForLastError;
 use crate::outcome::{DurabilityWait, Outcome, Wait};
 use crate::replication::Acknowledgment;
 use crate::state::Server;
@@ -34,6 +35,7 @@ impl Command for GetLastError {
     }
 
     fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
+        cx.state.asks_for_last_error = AsksForLastError::Yes;
         let mut concern = DocBuf::new();
         for name in ["w", "j", "fsync", "wtimeout"] {
             if let Some(value) = cx.args().get(name) {

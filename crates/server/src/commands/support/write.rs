@@ -73,17 +73,54 @@ impl<'a> Batch<'a> {
         requests: &[R],
         ordered: bool,
         run: impl Fn(&R, Option<&mut RetryableWrite>, i32) -> Result<T>,
+        done: impl FnMut(usize, T),
+    ) -> Result<WriteErrors> {
+        let none = |_: &[R], _: Option<&mut RetryableWrite>, _: usize| Group::default();
+        self.run_in_groups(cx, requests, ordered, none, run, done)
+    }
+
+    /// As [`Batch::run`]. `group` may run several of the first statements at once: it gets all that are left, and the place of the
+    /// first one. `run` gets those that it leaves.
+    pub fn run_in_groups<R, T: Outcome>(
+        &self,
+        cx: &Context<'_>,
+        requests: &[R],
+        ordered: bool,
+        group: impl Fn(&[R], Option<&mut RetryableWrite>, usize) -> Group<T>,
+        run: impl Fn(&R, Option<&mut RetryableWrite>, i32) -> Result<T>,
         mut done: impl FnMut(usize, T),
     ) -> Result<WriteErrors> {
         let mut retry = cx.retryable_write()?;
         let mut errors = WriteErrors::default();
-        for (at, request) in requests.iter().enumerate() {
+        let mut at = 0;
+        while let Some(request) = requests.get(at) {
             let outcome = match self.statements.get(at) {
                 Some(statement) if cx.operation.profile_level() > 0 => {
-                    let run = || run(request, retry.as_mut(), self.ids.id(at));
+                    let run = || {
+                        let one = std::slice::from_ref(request);
+                        let mut group = group(one, retry.as_mut(), at);
+                        match (group.done.pop(), group.failure) {
+                            (Some(done), _) => Ok(done),
+                            (None, Some(error)) => Err(error),
+                            (None, None) => run(request, retry.as_mut(), self.ids.id(at)),
+                        }
+                    };
                     statement_record::profiled(cx, statement, run)
                 }
-                _ => run(request, retry.as_mut(), self.ids.id(at)),
+                _ => {
+                    let rest = requests.get(at..).unwrap_or_default();
+                    let group = group(rest, retry.as_mut(), at);
+                    let is_empty = group.done.is_empty();
+                    for result in group.done {
+                        done(at, result);
+                        at += 1;
+                    }
+                    match group.failure {
+                        Some(error) => Err(error),
+                        None if is_empty => run(request, retry.as_mut(), self.ids.id(at)),
+                        None => continue,
+                    }
+                }
             };
             match outcome {
                 Ok(result) => done(at, result),
@@ -95,8 +132,26 @@ impl<'a> Batch<'a> {
                     }
                 }
             }
+            at += 1;
         }
         Ok(errors)
+    }
+}
+
+/// The statements that were run at once.
+pub struct Group<T> {
+    /// The results of the first ones.
+    pub done: Vec<T>,
+    /// The failure of the next one.
+    pub failure: Option<Error>,
+}
+
+impl<T> Default for Group<T> {
+    fn default() -> Group<T> {
+        Group {
+            done: Vec::new(),
+            failure: None,
+        }
     }
 }
 

@@ -136,6 +136,56 @@ pub static OPERATION: &[Parameter] = &[
         ..Parameter::EMPTY
     },
     Parameter {
+        name: "ttlIndexDeleteTargetDocs",
+        kind: Kind::Integer(0, i64::MAX),
+        default: "50000",
+        doc: "Documents that a batch of the TTL monitor deletes by one index before the next index comes; 0 sets no limit (default {default})",
+        apply: Some(|s, v| v.integer().map(|value| s.ttl_batches.documents = value)),
+        get: Some(|server| saturated(server.maintenance.ttl.batches().documents)),
+        set: Some(Setter::Integer(|server, value| {
+            let value = value.unsigned_abs();
+            server
+                .maintenance
+                .ttl
+                .change_batches(|batches| batches.documents = value);
+        })),
+        ..Parameter::EMPTY
+    },
+    Parameter {
+        name: "ttlIndexDeleteTargetTimeMS",
+        kind: Kind::Integer(0, i32::MAX as i64),
+        default: "1000",
+        doc: "Milliseconds after which such a batch ends; 0 sets no limit (default {default})",
+        apply: Some(|s, v| v.integer().map(|value| s.ttl_batches.time_ms = value)),
+        get: Some(|server| saturated(server.maintenance.ttl.batches().time_ms)),
+        set: Some(Setter::Integer(|server, value| {
+            let value = value.unsigned_abs();
+            server
+                .maintenance
+                .ttl
+                .change_batches(|batches| batches.time_ms = value);
+        })),
+        ..Parameter::EMPTY
+    },
+    Parameter {
+        name: "ttlMonitorBatchDeletes",
+        kind: Kind::Switch(true),
+        default: "true",
+        doc: "Let the TTL monitor delete many documents in one commit, and the indexes take turns; otherwise each document is \
+              deleted by itself, and an index is finished before the next one comes (default {default})",
+        apply: Some(|s, v| v.switch().map(|on| s.ttl_batches.enabled = on)),
+        get: Some(|server| owned(server.maintenance.ttl.batches().enabled)),
+        set: Some(Setter::Value(|server, value| {
+            let on = value.truthy();
+            server
+                .maintenance
+                .ttl
+                .change_batches(|batches| batches.enabled = on);
+            Ok(())
+        })),
+        ..Parameter::EMPTY
+    },
+    Parameter {
         name: "ttlMonitorEnabled",
         kind: Kind::Switch(true),
         default: "true",
@@ -145,6 +195,22 @@ pub static OPERATION: &[Parameter] = &[
         set: Some(Setter::Value(|server, value| {
             server.maintenance.ttl.enable(value.truthy());
             Ok(())
+        })),
+        ..Parameter::EMPTY
+    },
+    Parameter {
+        name: "ttlMonitorSharePercent",
+        kind: Kind::Integer(1, 100),
+        default: "100",
+        doc: "The part of the time in which the TTL monitor deletes documents while some have expired, in percent of one thread; it pauses after each commit for the rest (default {default})",
+        apply: Some(|s, v| v.integer().map(|value| s.ttl_batches.share = value)),
+        get: Some(|server| saturated(server.maintenance.ttl.batches().share)),
+        set: Some(Setter::Integer(|server, value| {
+            let value = value.unsigned_abs();
+            server
+                .maintenance
+                .ttl
+                .change_batches(|batches| batches.share = value);
         })),
         ..Parameter::EMPTY
     },
@@ -160,6 +226,22 @@ pub static OPERATION: &[Parameter] = &[
         get: Some(|server| saturated(server.maintenance.ttl.sleep_secs())),
         set: Some(Setter::Integer(|server, secs| {
             server.maintenance.ttl.set_sleep_secs(secs.unsigned_abs())
+        })),
+        ..Parameter::EMPTY
+    },
+    Parameter {
+        name: "ttlMonitorSubPassTargetSecs",
+        kind: Kind::Integer(0, i32::MAX as i64),
+        default: "60",
+        doc: "Seconds after which a pass of the TTL monitor looks again at which indexes there are (default {default})",
+        apply: Some(|s, v| v.integer().map(|value| s.ttl_batches.sub_pass_secs = value)),
+        get: Some(|server| saturated(server.maintenance.ttl.batches().sub_pass_secs)),
+        set: Some(Setter::Integer(|server, value| {
+            let value = value.unsigned_abs();
+            server
+                .maintenance
+                .ttl
+                .change_batches(|batches| batches.sub_pass_secs = value);
         })),
         ..Parameter::EMPTY
     },

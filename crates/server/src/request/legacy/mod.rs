@@ -14,6 +14,7 @@ use super::pipeline::execute;
 use super::{Handled, Stopping};
 use crate::authorization::split;
 use crate::client::Client;
+use crate::connection::AsksForLastError;
 use crate::errors::truncated;
 use crate::operation::Exhaust;
 
@@ -175,12 +176,19 @@ impl Legacy<'_, '_> {
     async fn update(&mut self, update: &Update<'_>) -> Result<()> {
         let (db, collection) = split(update.namespace)?;
         let (filter, change) = (Doc::validate(update.filter)?, Doc::validate(update.update)?);
-        let body = doc! {"update": collection, "updates": [{
+        let mut body = doc! {"update": collection, "updates": [{
             "q": filter,
             "u": change,
             "upsert": update.flags & Update::UPSERT != 0,
             "multi": update.flags & Update::MULTI != 0,
         }]};
+        // A client that asks for the results does so at once. From the second update on, it is known.
+        let asks = &mut self.client.state.asks_for_last_error;
+        match *asks {
+            AsksForLastError::Unknown => *asks = AsksForLastError::NotYet,
+            AsksForLastError::NotYet => body.push("writeConcern", &doc! {"w": 0}),
+            AsksForLastError::Yes => {}
+        }
         self.run_doc(db, &body).await?;
         Ok(())
     }
