@@ -34,7 +34,8 @@ def it_has_all_that_is_written_and_no_write_waits_for_it(replica_set):
         add(replica_set, member)
         status = replica_set.primary.status()
         equal((len(status["members"]), status["votingMembersCount"], status["majorityVoteCount"]), (4, 3, 2))
-        hello = member.hello()
+        # It follows before it has the configuration with itself.
+        hello = wait_until("its place in the set", lambda: (found := member.hello()).get("passive") and found)
         equal((hello["secondary"], hello["passive"], hello["passives"]), (True, True, [member.host]))
         equal((hello["me"], hello["primary"]), (member.host, replica_set.primary.host))
         assert member.host not in hello["hosts"], hello
