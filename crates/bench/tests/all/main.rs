@@ -41,10 +41,11 @@ fn small(workload: &str) -> Vec<&'static str> {
     }
 }
 
-/// Those options, and more of them.
+/// Those options, and more of them, which take the place of options with the same name.
 fn small_with<'a>(workload: &str, more: &[&'a str]) -> Vec<&'a str> {
-    small(workload)
-        .into_iter()
-        .chain(more.iter().copied())
-        .collect()
+    let name = |option: &str| option.split('=').next().map(str::to_owned);
+    let mut all = small(workload);
+    all.retain(|own| more.iter().all(|other| name(own) != name(other)));
+    all.extend_from_slice(more);
+    all
 }
