@@ -68,7 +68,7 @@ pub enum Command {
     Indexcost(Options<indexcost::Work>),
     /// Group small documents by a field, all of them and a part, and find some without an index
     Groups(Options<groups::Work>),
-    /// Insert documents that expire, until as many expire as are inserted, and for some time more
+    /// Insert documents that expire, for several retention periods
     Rolling(Options<rolling::Work>),
     /// Add 1 to random counters, which are made if they are not there, and read some meanwhile
     Counters(Options<counters::Work>),

@@ -87,10 +87,7 @@ pub trait MergeOperator: Send + Sync {
         base: Option<&[u8]>,
         deltas: &[&[u8]],
     ) -> Result<Option<Vec<u8>>, Malformed> {
-        match deltas {
-            [only] => self.apply(tree, key, base, only),
-            deltas => self.apply_all(tree, key, base, deltas),
-        }
+        self.apply_all(tree, key, base, deltas)
     }
 
     /// One delta with the effect of all of these, one or more, the oldest first: the same as

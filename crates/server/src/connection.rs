@@ -190,15 +190,15 @@ impl Connection {
     }
 }
 
-/// Whether a client wants to know the results of writes by old messages, which have no replies.
+/// Whether a client reads the results of writes by old messages, which have no replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AsksForLastError {
     /// No write was seen yet.
     #[default]
     Unknown,
-    /// It has not asked after the first write.
+    /// The client has sent one write, and nothing since.
     NotYet,
-    /// It does, or did once.
+    /// The client has asked for results at least once.
     Yes,
 }
 
@@ -207,7 +207,7 @@ pub enum AsksForLastError {
 pub struct ClientState {
     /// For `getLastError`.
     pub last_error: LastError,
-    /// Whether the client asks for it after writes by old messages.
+    /// Whether the client sends `getLastError` after writes by old messages.
     pub asks_for_last_error: AsksForLastError,
     /// Compressors that both sides support.
     pub compressors: Vec<Compressor>,

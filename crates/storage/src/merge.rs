@@ -293,7 +293,7 @@ pub fn merge_operator() -> Arc<dyn MergeOperator> {
     merge_operator_counting(Arc::default())
 }
 
-/// The same; fast updates that fail are counted.
+/// Makes the merge operator of a store that counts the fast updates that fail.
 pub fn merge_operator_counting(stats: Arc<FastUpdateStats>) -> Arc<dyn MergeOperator> {
     Arc::new(StoreMerge { stats })
 }

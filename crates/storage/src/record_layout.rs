@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::{DocBuf, Value, key};
+use frond_bson::{Value, key};
 
 use crate::keyspace::after_prefix;
 
@@ -73,7 +73,7 @@ impl Partitions {
             }
             // Keys are checked before they are stored: each begins with a date.
             Partitions::Periods { millis } => {
-                let date = leading_date(record).unwrap_or_default();
+                let date = key::leading_date(record).unwrap_or_default();
                 period_of(date, *millis)
             }
         }
@@ -105,17 +105,12 @@ impl Partitions {
                 let start = start_of_period(id, *millis).unwrap_or(i64::MIN);
                 let end = id.0.checked_add(1).map(PartitionId);
                 let end = end.and_then(|end| start_of_period(end, *millis));
-                let encoded = |date| {
-                    let mut out = Vec::new();
-                    key::encode(&Value::DateTime(date), &mut out);
-                    out
-                };
                 let high = match end {
-                    Some(end) => Some(encoded(end)),
+                    Some(end) => Some(encoded_date(end)),
                     // All later dates are in this period.
-                    None => after_prefix(&encoded(i64::MAX)),
+                    None => after_prefix(&encoded_date(i64::MAX)),
                 };
-                (encoded(start), high)
+                (encoded_date(start), high)
             }
         };
         Some(PartitionRange { id, low, high })
@@ -211,8 +206,7 @@ pub fn start_of_period(id: PartitionId, millis: i64) -> Option<i64> {
 
 /// The first period with dates that are not below a bound. `None` if all dates are below.
 fn period_from(bound: &[u8], millis: i64) -> Option<PartitionId> {
-    let mut least = Vec::new();
-    key::encode(&Value::DateTime(i64::MIN), &mut least);
+    let least = encoded_date(i64::MIN);
     let (Some(tag), Some(first)) = (least.first(), bound.first()) else {
         return Some(PartitionId(0));
     };
@@ -222,25 +216,18 @@ fn period_from(bound: &[u8], millis: i64) -> Option<PartitionId> {
     // A bound may be shorter than a date, where the rest of it was all ones.
     let mut date = bound.get(..least.len()).unwrap_or(bound).to_vec();
     date.resize(least.len(), 0);
-    Some(period_of(leading_date(&date)?, millis))
+    Some(period_of(key::leading_date(&date)?, millis))
+}
+
+fn encoded_date(date: i64) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::encode(&Value::DateTime(date), &mut out);
+    out
 }
 
 fn leading_value(record: &[u8]) -> &[u8] {
     let end = key::skip(record, key::Direction::Ascending);
     end.and_then(|end| record.get(..end)).unwrap_or(record)
-}
-
-/// The date that a key begins with.
-pub fn leading_date(record: &[u8]) -> Option<i64> {
-    let end = key::skip(record, key::Direction::Ascending)?;
-    let mut bits = key::TypeBitsReader::new(&[]);
-    let mut out = DocBuf::new();
-    let ascending = key::Direction::Ascending;
-    key::decode_into(record.get(..end)?, ascending, &mut bits, "d", &mut out).ok()?;
-    match out.get("d") {
-        Some(Value::DateTime(date)) => Some(date),
-        _ => None,
-    }
 }
 
 /// The composition of the keys of a collection's documents. The default is one ascending value: an `_id` or a record id.
@@ -260,7 +247,7 @@ impl RecordLayout {
         }
     }
 
-    /// Where the key ends that these bytes begin with.
+    /// Returns the length of the key at the beginning of these bytes.
     pub fn skip(&self, bytes: &[u8]) -> Option<usize> {
         let Some(directions) = &self.directions else {
             return key::skip(bytes, key::Direction::Ascending);
@@ -369,8 +356,8 @@ mod tests {
                 "{low:?} {high:?} {found:?}"
             );
         }
-        assert_eq!(leading_date(&encoded(&[Value::Int32(1)])), None);
-        assert_eq!(leading_date(b""), None);
+        assert_eq!(key::leading_date(&encoded(&[Value::Int32(1)])), None);
+        assert_eq!(key::leading_date(b""), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, key};
+use frond_bson::Doc;
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
@@ -587,11 +587,7 @@ impl KeyChange {
         }
         let held = snapshot.get(index.tree, &fields)?;
         let holder = match &held {
-            Some(value) => {
-                let end = key::skip(value, key::Direction::Ascending);
-                let id = end.and_then(|end| value.get(..end));
-                Some(id.ok_or_else(|| corrupt(format!("an entry of index '{}'", index.spec.name)))?)
-            }
+            Some(value) => Some(entry::split(&index.spec, &fields, value)?.id),
             None => None,
         };
         let stays = holder.filter(|holder| !absent.iter().any(|id| id == holder));

@@ -1,12 +1,12 @@
 //! The values that counters must have.
 //!
-//! One counter of [`STRIDE`] is followed: an atomic pair says how many additions to it have begun and how many are acknowledged. A
+//! The model follows one counter of [`STRIDE`]. An atomic pair counts the additions to it that have begun and those that are acknowledged. A
 //! reader takes the acknowledged ones before its read and those that have begun after it: the value lies between. At the end
 //! both are equal, and the value is exact. The sum over all counters is compared with the number of all additions.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Of so many counters one is followed.
+/// The workload follows one counter of each group of this size.
 pub const STRIDE: u64 = 64;
 
 pub struct Model {

@@ -26,7 +26,7 @@ const INSERT: usize = 1000;
 const EXPECTED: u64 = 10_000_000;
 
 pub struct Results {
-    /// Of batches, and of single additions.
+    /// The first part adds in batches, the second one adds to single counters.
     pub parts: [Part; 2],
     /// Counters that were compared at the end.
     pub compared: u64,
@@ -59,7 +59,7 @@ pub struct CountersRunner<'a> {
     progress: Progress,
     model: Model,
     loaded: bool,
-    /// Of batches, and of single additions.
+    /// The first part adds in batches, the second one adds to single counters.
     parts: [Meters; 2],
     own_time: Duration,
     compared: u64,

@@ -96,7 +96,7 @@ impl Generator {
     }
 }
 
-/// The same documents, created at the time when they are made.
+/// Replaces the creation date of each document by the current time, because these documents expire by it.
 pub struct CreatedNow<'a>(pub &'a Generator);
 
 impl Source for CreatedNow<'_> {

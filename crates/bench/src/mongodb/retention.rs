@@ -1,4 +1,4 @@
-//! Documents of a limited lifetime: TTL indexes, partitions, and deletes by the client.
+//! Documents expire by a TTL index, by partitions, or by deletes of the client.
 
 use frond_bson::{DocBuf, Value, doc};
 use frond_client::{Collection, Error, Result, check};
@@ -30,7 +30,7 @@ fn partitioned(retain: &Retain) -> DocBuf {
     }
 }
 
-/// An error with the name of what the server was asked for: one that does not have it says so in its own words.
+/// Adds the name of the requested feature to an error, because servers without the feature only report an unknown field.
 fn refused(by: &str, error: Error) -> Error {
     match error {
         Error::Server { .. } => Error::Settings(format!("the server refuses {by}: {error}")),

@@ -1,4 +1,4 @@
-//! Documents of a limited lifetime in steady state: inserts at full speed, while as many documents expire.
+//! Measures rolling data in steady state: the client inserts at full speed while the same number of documents expires.
 //!
 //! | `--expire` | servers with MongoDB's protocol | PostgreSQL (`benchmarks/peers`) |
 //! | --- | --- | --- |

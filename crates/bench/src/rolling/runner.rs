@@ -20,7 +20,7 @@ use frond_client::{Collection, Result};
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
 
-/// Documents for the points of the timeline: about as many as are inserted in some minutes.
+/// The timeline scales its points to this number of documents. A run of several minutes inserts about as many.
 const EXPECTED: u64 = 20_000_000;
 
 /// Between two counts of the backlog.
@@ -53,7 +53,7 @@ pub struct Results {
 pub struct Stock {
     /// Documents inserted so far.
     pub inserted: u64,
-    /// Of them, those that have not expired.
+    /// The part of these documents that has not expired.
     pub retained: u64,
     pub sizes: Sizes,
 }

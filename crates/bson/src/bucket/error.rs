@@ -95,7 +95,7 @@ impl fmt::Display for Fault {
 /// A bucket that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketError {
-    /// Its `_id`, as extended JSON.
+    /// The `_id` of the bucket, as extended JSON.
     pub bucket: String,
     pub fault: Fault,
 }

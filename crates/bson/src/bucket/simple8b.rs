@@ -12,7 +12,7 @@ const WIDTHS: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 60];
 /// Bits of an integer without its count of zero bits, by the second selector behind selector 7, from 1 on.
 const AFTER_7: [u32; 9] = [2, 3, 4, 5, 7, 10, 14, 24, 52];
 
-/// As `AFTER_7` behind selector 8, where a count stands for groups of four zero bits.
+/// The bits of a value behind selector 8, in the order of `AFTER_7`. A count stands for groups of four zero bits.
 const AFTER_8: [u32; 13] = [4, 5, 7, 10, 14, 24, 52, 4, 6, 9, 13, 23, 51];
 
 /// The second selectors behind selector 8 whose counts have five bits instead of four.
@@ -159,7 +159,7 @@ pub fn signed(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// As `signed`, of 128 bits.
+/// Decodes a zigzag number of 128 bits.
 pub fn signed_wide(value: u128) -> i128 {
     (value >> 1) as i128 ^ -((value & 1) as i128)
 }

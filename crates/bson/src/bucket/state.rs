@@ -29,7 +29,7 @@ const OBJECT_ID_BYTES: [usize; 7] = [11, 3, 10, 2, 9, 1, 0];
 /// The last value of a column, or of a field of its objects.
 #[derive(Debug, Default)]
 pub struct State<'a> {
-    /// Its type; 0 before the first value.
+    /// The type of the last value; 0 before the first one.
     tag: u8,
     value: Vec<u8>,
     /// Differences are added to it.

@@ -8,6 +8,15 @@ use crate::{
     Doc, DocBuf, Error, ErrorKind, MAX_DEPTH, ObjectId, OwnedValue, Timestamp, Value, tag,
 };
 
+/// Reads the date at the start of a key, in milliseconds since 1970, without an allocation. `None` if the key begins with another type.
+pub fn leading_date(bytes: &[u8]) -> Option<i64> {
+    let (tags::DATE_TIME, rest) = bytes.split_first().map(|(tag, rest)| (*tag, rest))? else {
+        return None;
+    };
+    let date = rest.first_chunk().map(|date| u64::from_be_bytes(*date))?;
+    Some(date.cast_signed() ^ i64::MIN)
+}
+
 /// Decodes the value at the start of `bytes` and returns it with the bytes that follow.
 ///
 /// `bits` are those that [`encode_typed`](super::encode_typed) collected; for a key of several values one reader

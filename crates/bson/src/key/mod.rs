@@ -15,7 +15,7 @@ mod tags;
 mod type_bits;
 
 pub use bounds::{bracket, prefix_end};
-pub use decode::{decode, decode_into};
+pub use decode::{decode, decode_into, leading_date};
 pub use encode::{encode, encode_descending, encode_directed, encode_typed};
 pub use skip::skip;
 pub use type_bits::{TypeBits, TypeBitsReader};

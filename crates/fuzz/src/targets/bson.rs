@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use frond_bson::bucket::{Measurements, Series};
 use frond_bson::key::{self, Direction, TypeBits, TypeBitsReader};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, compare_docs, doc, extjson};
 
@@ -52,6 +53,50 @@ pub fn run(input: &[u8]) {
         walk(&again);
     }
     extjson::to_relaxed(document);
+}
+
+/// A bucket of each version. Its columns have literals, differences, repetitions, and objects that are divided.
+pub fn bucket_seeds() -> Vec<Vec<u8>> {
+    let plain = doc! {"t": {"0": Value::DateTime(5), "1": Value::DateTime(7)}, "v": {"1": "x"}};
+    let unhex = |text: &str| frond_bson::unhex(text).unwrap_or_default();
+    // A literal, a word of integers behind a control byte, and the end; objects have their reference first.
+    let [times, texts] = [
+        "09000500000000000000802e0000000000000000",
+        "020002000000780000802e0000000000000000",
+    ]
+    .map(unhex);
+    let deltas = unhex("802e00000000000000802e0000000000000000800e0000000000000000");
+    let reference = doc! {"a": 1, "b": {"c": true}}.into_vec();
+    let objects = [&[0xF1], reference.as_slice(), &deltas].concat();
+    let column = |bytes| Value::Binary { subtype: 7, bytes };
+    let packed = doc! {"t": column(&times), "v": column(&texts), "o": column(&objects)};
+    let bucket = |version: i32, data: &Doc| {
+        let control = doc! {"version": version, "min": {}, "max": {}};
+        doc! {"_id": 1, "control": &control, "meta": {"s": 1}, "data": data}.into_vec()
+    };
+    vec![bucket(1, &plain), bucket(2, &packed), bucket(3, &packed)]
+}
+
+/// Unpacks a bucket. A few bytes may stand for a million of measurements, of which some are read.
+pub fn run_buckets(input: &[u8]) {
+    const READ_MAX: usize = 5_000;
+    let Ok(bucket) = Doc::validate(input) else {
+        return;
+    };
+    let series = Series {
+        time_field: "t",
+        meta_field: Some("m"),
+    };
+    let Ok(mut measurements) = Measurements::new(bucket, series) else {
+        return;
+    };
+    let mut measurement = DocBuf::new();
+    while measurements.number() < READ_MAX
+        && matches!(measurements.next(&mut measurement), Ok(true))
+    {
+        assert!(Doc::validate(measurement.as_bytes()).is_ok());
+        assert_eq!(measurement.first().map(|(name, _)| name), Some("t"));
+    }
 }
 
 fn walk(document: &Doc) {

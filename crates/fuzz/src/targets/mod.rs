@@ -41,6 +41,14 @@ pub const TARGETS: &[Target] = &[
         memory_bytes: 64 * MIB,
     },
     Target {
+        name: "buckets",
+        about: "buckets of MongoDB's time series, compressed ones included: their measurements are documents",
+        format: Format::Bytes,
+        seeds: bson::bucket_seeds,
+        run: bson::run_buckets,
+        memory_bytes: 64 * MIB,
+    },
+    Target {
         name: "index_keys",
         about: "decoding of index keys, the order of encoded values, and restoring them",
         format: Format::Bytes,

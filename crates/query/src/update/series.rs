@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// An operator and the path that it works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// Such as `$inc`.
+    /// The name of the operator, for example `$inc`.
     pub operator: &'static str,
     pub path: &'a str,
 }
@@ -274,7 +274,7 @@ fn number_at(doc: &Doc, path: &str) -> Option<Number> {
     }
 }
 
-/// Up to `times` additions of `by`: as many as do not overflow.
+/// Returns the number of additions of `by` before the sum overflows, at most `times`.
 fn possible_additions(sum: Number, by: Number, times: u64) -> u64 {
     let (Some(from), Some(step)) = (integer(sum), integer(by)) else {
         return times;
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
     use crate::testing::json;
 
-    /// The same, one update after the other.
+    /// Applies the updates one after the other.
     fn one_by_one(series: &Series<'_>, base: Option<&Doc>) -> (Option<DocBuf>, u64) {
         let mut doc = base.map(Doc::to_owned);
         let mut failed = 0;

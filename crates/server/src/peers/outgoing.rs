@@ -1,4 +1,4 @@
-//! The side of a channel that asks: two connections to each host, one of them for entries of the log.
+//! The requesting side of a channel. It opens two connections to each host, one of them for entries of the log.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -48,7 +48,7 @@ const PENDING_MANY: usize = 1024;
 pub struct Peers {
     opening: Arc<Opening>,
     runtime: Handle,
-    /// By name and by whether the connection is for entries.
+    /// The key is the name of the host, and whether the connection is for entries.
     hosts: Mutex<HashMap<(String, bool), Arc<Host>>>,
 }
 

@@ -111,7 +111,7 @@ pub fn split_at<'a>(
     })
 }
 
-/// Where the fields end in the key of an entry.
+/// Returns the position behind the fields in the key of an entry.
 pub fn fields_end(spec: &IndexSpec, key: &[u8]) -> Option<usize> {
     let mut fields = spec.fields.iter();
     fields.try_fold(spec.records.prefix_bytes(), |end, field| {

@@ -1,6 +1,6 @@
 //! Entries of side trees: what writers did to a unique index while it is built, see [`super::Index::sides`].
 //!
-//! The key is the fields and the `_id` of an entry. The value says whether the entry is there, and what its
+//! The key is that of an entry of an index that is not unique. The value says whether the entry is there, and what its
 //! payload is.
 
 use frond_bson::Doc;
@@ -24,6 +24,7 @@ pub fn write(
     value: &mut Vec<u8>,
 ) {
     key.clear();
+    spec.records.write_prefix(id, key);
     key.extend_from_slice(fields);
     key.extend_from_slice(id);
     value.clear();

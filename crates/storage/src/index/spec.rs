@@ -80,7 +80,7 @@ impl IndexSpec {
         )
     }
 
-    /// The same specification for a collection whose keys are composed like this.
+    /// Sets the layout of the collection's keys, on which the entries depend.
     #[must_use]
     pub fn over(self, records: &RecordLayout) -> IndexSpec {
         IndexSpec {

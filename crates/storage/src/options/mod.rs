@@ -346,10 +346,11 @@ impl CollectionOptions {
         self.set_layout()
     }
 
-    /// The same options for a new collection: a time series is divided by the span of its buckets.
+    /// Completes the options of a new collection. A new time series is divided by the span of its buckets; those of earlier versions are not, so
+    /// stored options are left alone.
     ///
     /// # Errors
-    /// None that the options themselves do not have.
+    /// The errors of [`CollectionOptions::parse`].
     pub fn for_new_collection(mut self) -> Result<CollectionOptions> {
         if let (Some(time_series), None) = (&self.time_series, &self.partitioned) {
             let division = Division::seconds(time_series.bucket_span());
@@ -358,8 +359,8 @@ impl CollectionOptions {
         Ok(self)
     }
 
-    /// The options as they are shown: the partitions of a time series are those of its buckets, unless others were given in minutes,
-    /// hours or days. The granularity may have changed since.
+    /// Returns the options as clients see them. Partitions in seconds are those that Frond gave to a time series by itself. They are hidden,
+    /// because MongoDB's tools would refuse the option.
     pub fn shown(&self, stored: &Doc) -> DocBuf {
         let is_implied = self
             .partitioned
@@ -393,7 +394,7 @@ impl CollectionOptions {
         Ok(())
     }
 
-    /// The same options with other partitions.
+    /// Returns these options with other partitions.
     ///
     /// # Errors
     /// `InvalidOptions` (72) if they overlap.

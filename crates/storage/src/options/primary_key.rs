@@ -63,7 +63,7 @@ impl PrimaryKey {
     /// The primary key with this pattern of a collection that compares strings by `collator`.
     ///
     /// # Errors
-    /// Those of an index with this pattern.
+    /// The errors of an index with this pattern.
     pub(super) fn new(pattern: DocBuf, collator: &Collator) -> Result<PrimaryKey> {
         let mut spec = doc! {"v": 2, "key": &pattern, "name": PRIMARY_KEY_NAME, "unique": true};
         if let Some(collation) = collator.spec() {
@@ -93,13 +93,6 @@ impl PrimaryKey {
         })
     }
 
-    /// A number that no other document has.
-    pub fn unique_number() -> Vec<u8> {
-        let mut out = Vec::new();
-        key::encode(&Value::ObjectId(ObjectId::new()), &mut out);
-        out
-    }
-
     /// The directions of the values of a key.
     pub fn directions(&self) -> Vec<key::Direction> {
         let number = self.numbered.then_some(key::Direction::Ascending);
@@ -107,11 +100,50 @@ impl PrimaryKey {
         fields.chain(number).collect()
     }
 
-    /// The key of a document, without its number. A missing field counts as null.
+    /// Makes the key of a new document. A missing field counts as null.
     ///
     /// # Errors
     /// `BadValue` (2) if a field is an array, or lies in one; errors of the keys of indexes.
-    pub fn key_of(&self, doc: &Doc, keys: &mut IndexKeys) -> Result<Vec<u8>> {
+    pub fn new_key(&self, doc: &Doc, keys: &mut IndexKeys) -> Result<Vec<u8>> {
+        let mut key = self.fields_of(doc, keys)?;
+        if self.numbered {
+            key::encode(&Value::ObjectId(ObjectId::new()), &mut key);
+        }
+        Ok(key)
+    }
+
+    /// Makes the key of a document after an update. It keeps its number.
+    ///
+    /// # Errors
+    /// As [`PrimaryKey::new_key`].
+    pub fn updated_key(
+        &self,
+        before: &[u8],
+        old: &Doc,
+        new: &Doc,
+        keys: &mut IndexKeys,
+    ) -> Result<Vec<u8>> {
+        let mut key = self.fields_of(new, keys)?;
+        if self.numbered {
+            let fields = self.fields_of(old, keys)?.len();
+            key.extend_from_slice(before.get(fields..).unwrap_or_default());
+        }
+        Ok(key)
+    }
+
+    /// Whether a document can lie under a key.
+    pub fn is_key_of(&self, key: &[u8], doc: &Doc, keys: &mut IndexKeys) -> bool {
+        self.fields_of(doc, keys).is_ok_and(|fields| {
+            if self.numbered {
+                key.starts_with(&fields)
+            } else {
+                key == fields
+            }
+        })
+    }
+
+    /// The encoded fields of a document, which its key begins with.
+    fn fields_of(&self, doc: &Doc, keys: &mut IndexKeys) -> Result<Vec<u8>> {
         keys.generate(&self.spec, doc, 0)?;
         let mut all = keys.iter();
         match (all.next(), all.next()) {

@@ -348,10 +348,7 @@ fn repair(
 /// Whether a sound document can lie under a key, in a collection that is not stored by `_id`.
 fn is_key_of(collection: &Collection, key: &[u8], doc: &Doc) -> bool {
     match &collection.settings.primary_key {
-        Some(primary_key) => {
-            let own = primary_key.key_of(doc, &mut IndexKeys::default());
-            own.is_ok_and(|own| key == own || (primary_key.numbered && key.starts_with(&own)))
-        }
+        Some(primary_key) => primary_key.is_key_of(key, doc, &mut IndexKeys::default()),
         None => record_of_key(key).is_some(),
     }
 }

@@ -74,11 +74,7 @@ fn collection_stats(engine: &Engine, collection: &Collection) -> CollectionStats
     let primary = engine.tree_stats(collection.primary);
     let segments = collection.segments.map(|tree| engine.tree_stats(tree));
     let mut storage_size = space(&primary) + segments.as_ref().map_or(0, space);
-    let own_name = match collection.shown_primary_key() {
-        Some(index) => Some(index.spec.name.as_str()),
-        None => (!collection.is_by_record()).then(|| collection.id_index_name()),
-    };
-    if let Some(name) = own_name {
+    if let Some(name) = collection.own_index_name() {
         let own = primary.search_bytes.min(space(&primary));
         index_sizes.push((name.to_owned(), own));
         storage_size -= own;

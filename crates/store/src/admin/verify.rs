@@ -275,18 +275,18 @@ fn read_documents(
         if !collection.settings.validation.conforms(doc)? {
             report.non_compliant_documents += 1;
         }
-        id_key.clear();
-        if let Some(primary_key) = &collection.settings.primary_key {
-            id_key = primary_key.key_of(doc, &mut keys)?;
-            if primary_key.numbered && key.starts_with(&id_key) {
-                id_key = key.to_vec();
-            }
+        let is_own_key = if let Some(primary_key) = &collection.settings.primary_key {
+            primary_key.is_key_of(key, doc, &mut keys)
         } else if collection.is_by_record() {
-            id_key.extend_from_slice(key);
-        } else if let Some(id) = doc.get("_id") {
-            collection.collator().encode(&id, &mut id_key);
-        }
-        if id_key != key {
+            true
+        } else {
+            id_key.clear();
+            if let Some(id) = doc.get("_id") {
+                collection.collator().encode(&id, &mut id_key);
+            }
+            id_key == key
+        };
+        if !is_own_key {
             report.invalid_documents += 1;
             report.wrong(format!(
                 "a document lies under another key than its own: {doc:?}"
@@ -359,11 +359,7 @@ fn read_documents(
         }
     }
     report.documents = u64::try_from(counts.documents).unwrap_or(0);
-    let own_name = match collection.shown_primary_key() {
-        Some(index) => Some(index.spec.name.as_str()),
-        None => (!collection.is_by_record()).then(|| collection.id_index_name()),
-    };
-    if let Some(name) = own_name {
+    if let Some(name) = collection.own_index_name() {
         report.indexes.push(IndexReport {
             name: name.to_owned(),
             keys: report.documents,

@@ -120,7 +120,7 @@ pub struct Collection {
     pub settings: Arc<CollectionOptions>,
     /// The tree of the documents, keyed by the encoded `_id`, by record ids, or by a primary key.
     pub primary: TreeId,
-    /// The same tree as an index on the fields of the primary key, if it has one.
+    /// Presents the tree of the documents to the planner as an index, if the collection has a primary key.
     pub primary_key: Option<Arc<Index>>,
     /// The tree of the segments of large documents. Without one all documents are stored whole.
     pub segments: Option<TreeId>,

@@ -8,7 +8,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, Value, doc, key};
 use frond_error::ErrorCode;
 
 use super::persist::{self, counter_key};
@@ -19,9 +19,7 @@ use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::options::{Division, ListedPartition, PARTITIONS_MAX};
-use frond_storage::record_layout::{
-    PARTITION_BYTES, PartitionId, PartitionSpan, Partitions, leading_date,
-};
+use frond_storage::record_layout::{PARTITION_BYTES, PartitionId, PartitionSpan, Partitions};
 
 /// Partitions that a command drops.
 #[derive(Debug)]
@@ -99,14 +97,6 @@ fn bound(path: &str, value: Value<'_>) -> DocBuf {
     out
 }
 
-fn negative(counts: Counts) -> Counts {
-    Counts {
-        documents: -counts.documents,
-        bytes: -counts.bytes,
-        ..Counts::default()
-    }
-}
-
 fn not_partitioned(ns: &Namespace) -> frond_storage::error::Error {
     command(
         ErrorCode::IllegalOperation,
@@ -141,7 +131,7 @@ impl Collection {
                 ))
             }
             Partitions::Periods { millis } => {
-                let Some(date) = leading_date(record) else {
+                let Some(date) = key::leading_date(record) else {
                     return Err(command(
                         ErrorCode::BadValue,
                         format!(
@@ -493,7 +483,7 @@ impl Catalog {
                 o.push("numRecords", counts.documents);
                 logged::log_partition(&mut batch, collection, "dropPartition", &o);
             }
-            persist::change_counter(&mut batch, &collection.uuid, negative(total));
+            persist::change_counter(&mut batch, &collection.uuid, Counts::default() - total);
             let after = match &partitioned.division {
                 Division::Periods { .. } => collection.next_version(),
                 Division::Listed { partitions, from } => {
@@ -503,7 +493,7 @@ impl Catalog {
             persist::put_collection(&mut batch, &after);
             Ok((Some(after), batch))
         })?;
-        collection.count(negative(total));
+        collection.count(Counts::default() - total);
         Ok(dropped)
     }
 }

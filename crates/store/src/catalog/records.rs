@@ -115,6 +115,14 @@ impl Collection {
             .filter(|_| self.settings.time_series.is_none())
     }
 
+    /// The name of the tree of the documents among the indexes, if users see it as one.
+    pub(crate) fn own_index_name(&self) -> Option<&str> {
+        match self.shown_primary_key() {
+            Some(index) => Some(&index.spec.name),
+            None => (!self.is_by_record()).then(|| self.id_index_name()),
+        }
+    }
+
     /// Whether documents lie under record ids, which count up.
     pub(crate) fn numbers_records(&self) -> bool {
         self.settings.numbers_records()

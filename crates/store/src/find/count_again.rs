@@ -40,7 +40,7 @@ impl DocumentStore {
         }
         let change = counted - collection.stored_counts(&snapshot)?;
         let mut batch = WriteSet::with_snapshot(&snapshot);
-        // Of two that count at the same time, one corrects the counter.
+        // If two requests count at the same time, only one may correct the counter.
         batch.guard(CATALOG_TREE, &counter_key(&collection.uuid));
         change_counter(&mut batch, &collection.uuid, change);
         let committed = catalog.commit_on(&collection, || catalog.commit_logged(batch, None));

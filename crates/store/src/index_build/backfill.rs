@@ -11,14 +11,15 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use frond_bson::{Doc, key};
+use frond_bson::Doc;
 
 use super::{Build, Entries, LAST_ENTRIES, SCANNING, all};
 use crate::catalog::{Collection, aborted};
 use crate::coordination::cluster::{BuildState, Cluster};
 use crate::write::duplicate;
-use frond_storage::error::{Error, Result, Unannounced, corrupt};
+use frond_storage::error::{Error, Result, Unannounced};
 use frond_storage::index::Index;
+use frond_storage::index::entry::{self, EntryParts};
 use frond_storage::index::keys::IndexKeys;
 use frond_storage::keyspace::{Direction, Durability, Snapshot, TreeId, WriteSet};
 use frond_storage::points::point;
@@ -193,13 +194,12 @@ impl Build<'_> {
         collection: &Collection,
         index: &Index,
         snapshot: &Snapshot,
-        fields: &[u8],
+        key: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        let Some(value) = snapshot.get(index.tree, fields)? else {
+        let Some(value) = snapshot.get(index.tree, key)? else {
             return Ok(None);
         };
-        let id = key::skip(&value, key::Direction::Ascending).and_then(|end| value.get(..end));
-        let id = id.ok_or_else(|| corrupt(format!("an entry of index '{}'", index.spec.name)))?;
+        let EntryParts { fields, id, .. } = entry::split(&index.spec, key, &value)?;
         let Some(stored) = snapshot.get(collection.primary, id)? else {
             return Ok(None);
         };

@@ -34,7 +34,12 @@ pub fn of_index(
     let spec = &index.spec;
     let value = match lost {
         Some(lost) => fields_document(spec, fields, lost),
-        None => fields_without_types(spec, fields),
+        None => fields_without_types(
+            spec,
+            fields
+                .get(spec.records.prefix_bytes()..)
+                .unwrap_or_default(),
+        ),
     };
     let value = value.unwrap_or_default();
     error(

@@ -49,7 +49,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(crate) struct Keys {
     bytes: Vec<u8>,
-    /// Where each begins and ends.
+    /// The beginning and the end of each key.
     places: Vec<(usize, usize)>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Expiry<'a> {
 impl Expiry<'_> {
     /// Deletes the documents with these keys that have expired, and adds their number to `deleted`. Those that an open
     /// transaction has written are left for later. Returns the number of keys that were reached before a limit was; one commit
-    /// is always made, so that each call gets on.
+    /// is always made, so that each call makes progress.
     ///
     /// # Errors
     /// Errors of the engine, the limits of the context. Earlier commits stay.
@@ -192,7 +192,7 @@ impl Expiry<'_> {
                     continue;
                 }
                 Err(error) if is_held(&error) => match at - next {
-                    // It is this one.
+                    // Only this document can be the one that is held.
                     0 | 1 => {
                         next = at.max(next + 1);
                         retry.reset();
@@ -326,8 +326,8 @@ struct Basis {
 
 /// Reads the values of ascending keys of a tree.
 ///
-/// Where the keys lie side by side, a step of a cursor costs a fraction of a look-up, and reads the disk in order. Where they
-/// are scattered, each is looked up.
+/// Reads documents by ascending keys. For adjacent keys a step of a cursor costs a fraction of a look-up, and reads the disk in order. Scattered
+/// keys are looked up one by one.
 struct SortedReader {
     snapshot: Snapshot,
     tree: TreeId,
@@ -347,7 +347,7 @@ struct SortedReader {
 enum Reached {
     Wanted,
     Behind,
-    /// It has not come so far.
+    /// The cursor has not reached the key.
     Before,
 }
 

@@ -236,7 +236,7 @@ struct Known {
     doc: DocBuf,
     /// Version of the collection.
     version: u64,
-    /// None if it cannot be sent.
+    /// `None` if the update cannot be sent as a message.
     update: Option<Update>,
 }
 

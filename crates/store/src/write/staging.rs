@@ -33,7 +33,7 @@ use frond_storage::keyspace::{
     KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, key_hash,
 };
 use frond_storage::merge::Counts;
-use frond_storage::options::{Invalid, PrimaryKey};
+use frond_storage::options::Invalid;
 use frond_storage::points::point;
 use frond_storage::record::{self, load::Parts};
 use frond_storage::record_layout::PartitionId;
@@ -310,13 +310,7 @@ impl<'a> Staging<'a> {
                 return Ok(Staged::NextCommit);
             }
             record = match (&self.collection.settings.primary_key, &mut self.last_record) {
-                (Some(primary_key), _) => {
-                    let mut key = primary_key.key_of(doc, &mut self.buffers.old_keys)?;
-                    if primary_key.numbered {
-                        key.extend_from_slice(&PrimaryKey::unique_number());
-                    }
-                    key
-                }
+                (Some(primary_key), _) => primary_key.new_key(doc, &mut self.buffers.old_keys)?,
                 (None, None) => self.collection.next_record(),
                 (None, Some(last)) => {
                     *last += 1;
@@ -413,11 +407,7 @@ impl<'a> Staging<'a> {
         if let Some(primary_key) = &self.collection.settings.primary_key
             && primary_key.spec.is_affected(touches)
         {
-            let mut moved = primary_key.key_of(new, &mut self.buffers.old_keys)?;
-            if primary_key.numbered {
-                let before = primary_key.key_of(old, &mut self.buffers.old_keys)?;
-                moved.extend_from_slice(key.get(before.len()..).unwrap_or_default());
-            }
+            let moved = primary_key.updated_key(key, old, new, &mut self.buffers.old_keys)?;
             if moved != key {
                 let staged = self.move_document(key, &moved, old, new, updated)?;
                 self.warnings

@@ -136,6 +136,17 @@ fn large(id: i32, random: &mut StdRng) -> DocBuf {
     doc
 }
 
+/// A new store with a collection that takes fast updates.
+fn with_fast_updates() -> (tempfile::TempDir, DocumentStore, Namespace) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_with(EngineOptions::new(directory.path()));
+    let c = ns("db.c");
+    store
+        .create_collection(&c, &doc! {"fastUpdates": true})
+        .unwrap();
+    (directory, store, c)
+}
+
 #[test]
 fn the_documents_are_those_of_ordinary_updates() {
     for (seed, threshold_bytes) in [(1, usize::MAX), (2, 300), (3, usize::MAX), (4, 300)] {
@@ -202,7 +213,7 @@ fn the_documents_are_those_of_ordinary_updates() {
                     let ordinary = request(&filter, &one.1, one.2);
                     let done = store.update(&c, &ordinary, Durability::Logged, &context);
                     assert_eq!(done.is_err(), model.failed > failed, "{one:?}");
-                    // Its client was told.
+                    // The reply has reported the failure.
                     model.failed = failed;
                 }
                 14..16 => {
@@ -247,12 +258,7 @@ fn the_documents_are_those_of_ordinary_updates() {
 
 #[test]
 fn failed_updates_are_counted_when_they_are_applied() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(EngineOptions::new(directory.path()));
-    let c = ns("db.c");
-    store
-        .create_collection(&c, &doc! {"fastUpdates": true})
-        .unwrap();
+    let (_directory, store, c) = with_fast_updates();
     let set = (1, doc! {"$set": {"n": "text"}}, true);
     let inc = (1, doc! {"$inc": {"n": 1}}, true);
     let fine = (2, doc! {"$inc": {"n": 1}}, true);
@@ -509,12 +515,7 @@ fn only_updates_without_other_effects_are_sent() {
 
 #[test]
 fn a_batch_ends_before_an_update_that_cannot_be_sent() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(EngineOptions::new(directory.path()));
-    let c = ns("db.c");
-    store
-        .create_collection(&c, &doc! {"fastUpdates": true})
-        .unwrap();
+    let (_directory, store, c) = with_fast_updates();
     let inc = doc! {"$inc": {"n": 1}};
     let mut updates: Vec<One> = (0..10).map(|id| (id, inc.clone(), true)).collect();
     updates[7].1 = doc! {"$push": {"n": 1}};
@@ -527,12 +528,7 @@ fn a_batch_ends_before_an_update_that_cannot_be_sent() {
 
 #[test]
 fn records_of_retryable_writes_are_in_the_commits() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(EngineOptions::new(directory.path()));
-    let c = ns("db.c");
-    store
-        .create_collection(&c, &doc! {"fastUpdates": true})
-        .unwrap();
+    let (_directory, store, c) = with_fast_updates();
     let inc = doc! {"$inc": {"n": 1}};
     let ids: Vec<DocBuf> = (0..5).map(|id| doc! {"_id": id}).collect();
     let requests: Vec<_> = ids.iter().map(|id| request(id, &inc, true)).collect();
@@ -561,12 +557,7 @@ fn records_of_retryable_writes_are_in_the_commits() {
 fn no_increment_is_lost() {
     const KEYS: i32 = 5;
     const ROUNDS: i32 = 150;
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(EngineOptions::new(directory.path()));
-    let c = ns("db.c");
-    store
-        .create_collection(&c, &doc! {"fastUpdates": true})
-        .unwrap();
+    let (_directory, store, c) = with_fast_updates();
     let inc = doc! {"$inc": {"n": 1}};
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -619,12 +610,7 @@ fn no_increment_is_lost() {
 
 #[test]
 fn a_transaction_conflicts_with_a_fast_update_of_its_document() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(EngineOptions::new(directory.path()));
-    let c = ns("db.c");
-    store
-        .create_collection(&c, &doc! {"fastUpdates": true})
-        .unwrap();
+    let (_directory, store, c) = with_fast_updates();
     store
         .insert(&c, &[&doc! {"_id": 1, "n": 0}], INSERT)
         .unwrap();
@@ -632,7 +618,7 @@ fn a_transaction_conflicts_with_a_fast_update_of_its_document() {
     let inside = &store.in_transaction(&transaction);
     let context = OpContext::new();
     let (filter, inc) = (doc! {"_id": 1}, doc! {"$inc": {"n": 1}});
-    // In the transaction it is an ordinary one.
+    // The transaction executes it as an ordinary update.
     let one = request(&filter, &inc, false);
     assert_eq!(
         inside.update_fast(&c, &[one], None, &context).0,
@@ -705,12 +691,7 @@ fn commits_survive_crashes_as_a_whole() {
 /// Deleting documents that only fast upserts have inserted takes them from a counter that never had them.
 #[test]
 fn counts_are_right_after_deletions_of_upserted_documents() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(EngineOptions::new(directory.path()));
-    let c = ns("db.c");
-    store
-        .create_collection(&c, &doc! {"fastUpdates": true})
-        .unwrap();
+    let (_directory, store, c) = with_fast_updates();
     let all: Vec<One> = (0..50)
         .map(|id| (id, doc! {"$inc": {"n": 1}}, true))
         .collect();

@@ -36,7 +36,7 @@ struct Model {
     ns: Namespace,
     is_by_period: bool,
     documents: Documents,
-    /// Of a collection whose partitions are added: the greatest value of those that are gone, and the bounds.
+    /// The greatest value of the dropped first partitions, and the bounds of the others. A collection by periods has neither.
     from: i64,
     bounds: Vec<(i32, i64)>,
     last: i32,

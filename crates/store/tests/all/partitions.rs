@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Fixture, ns};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_store::{
-    Durability, FindRequest, Namespace, OpContext, PartitionSelector, UpdateRequest, Verbosity,
+    Durability, FindRequest, IndexSelector, Namespace, OpContext, PartitionSelector, UpdateRequest,
+    Verbosity,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -372,6 +373,61 @@ fn partitions_are_dropped_beside_writers() {
         (total as i64, f.find_all(&c, doc! {}).len() as i64),
         (counted, counted)
     );
+}
+
+/// More documents than an index is filled with at once, so that writers use a side tree meanwhile.
+#[test]
+fn a_unique_index_is_built_beside_writers() {
+    for options in [
+        doc! {"primaryKey": {"ts": 1, "_id": 1}},
+        doc! {"partitioned": {"by": "ts", "every": "1h"}},
+        doc! {"primaryKey": {"ts": 1, "x": -1, "_id": 1}, "partitioned": true},
+    ] {
+        let (f, c) = (Fixture::new(), ns("db.c"));
+        f.store.create_collection(&c, &options).unwrap();
+        fill(&f, &c, 0..400);
+        let index = doc! {"key": {"ts": 1, "u": 1}, "name": "u", "unique": true};
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut n = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    n += 1;
+                    let (filter, ts) = (
+                        doc! {"_id": n * 7 % 4000},
+                        Value::DateTime(n % 400 * HOUR + 20 + n),
+                    );
+                    let change = doc! {"$set": {"ts": ts, "u": n}};
+                    let update = UpdateRequest::new(&filter, Value::Document(&change));
+                    f.store
+                        .update(&c, &update, Durability::Logged, &OpContext::new())
+                        .unwrap();
+                    f.insert(&c, &[doc! {"_id": 10_000 + n, "ts": ts, "u": -n}]);
+                }
+            });
+            f.store.create_indexes(&c, &[&index]).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            writer.join().unwrap();
+        });
+        check(&f, &c);
+        let found = f.find_all(&c, doc! {"ts": Value::DateTime(5), "u": 5});
+        assert!(found.len() <= 1);
+        f.store
+            .drop_indexes(&c, &IndexSelector::Name("u".into()))
+            .unwrap();
+        let twice = Value::DateTime(HOUR * 1000);
+        f.insert(
+            &c,
+            &[
+                doc! {"_id": -1, "ts": twice, "u": 1},
+                doc! {"_id": -2, "ts": twice, "u": 1},
+            ],
+        );
+        let refused = f.store.create_indexes(&c, &[&index]).unwrap_err();
+        assert_eq!(refused.code().code(), 11000);
+        assert!(refused.message().contains("u: 1"), "{}", refused.message());
+        check(&f, &c);
+    }
 }
 
 #[test]

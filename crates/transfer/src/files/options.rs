@@ -98,7 +98,7 @@ pub struct ExportOptions {
     /// Canonical Extended JSON, which keeps every type
     #[arg(long)]
     pub canonical: bool,
-    /// Of a dump or archive pack the measurements of time series into buckets, which MongoDB restores
+    /// Pack the measurements of time series into buckets, which MongoDB restores (dumps and archives)
     #[arg(long)]
     pub buckets: bool,
     /// Leave out the first line with the names of the columns

@@ -21,6 +21,10 @@ def partitions_are_dropped_by_all_members(replica_set):
             events.create_index("a")
             events.insert_many([{"ts": DAYS[n % 3], "a": n % 5, "m": 1} for n in range(30)])
         database.command("dropPartition", "events", id=DAYS[0])
+        # More documents than an index is filled with at once.
+        keyed = database.create_collection("keyed", primaryKey={"ts": 1, "_id": 1})
+        keyed.insert_many([{"ts": DAYS[n % 3], "a": n} for n in range(3000)])
+        keyed.create_index([("ts", 1), ("a", 1)], unique=True)
         database.create_collection("listed", partitioned=True)
         database.listed.insert_many([{"_id": n, "a": n % 5} for n in range(10)])
         database.command("addPartition", "listed")
@@ -29,7 +33,7 @@ def partitions_are_dropped_by_all_members(replica_set):
         replica_set.catch_up()
         for member in replica_set.members:
             there = member.client(readPreference="secondaryPreferred").rolling
-            for name, count in (("events", 20), ("series", 30), ("listed", 10)):
+            for name, count in (("events", 20), ("series", 30), ("keyed", 3000), ("listed", 10)):
                 equal((there[name].count_documents({}), there[name].estimated_document_count()), (count, count), name)
                 equal(there[name].count_documents({"a": {"$gte": 0}}), count, name)
                 equal(there.command("validate", name)["valid"], True, name)

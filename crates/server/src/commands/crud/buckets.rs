@@ -117,7 +117,7 @@ impl Unpacked {
             let place = self.places.get(at).copied().unwrap_or_default();
             failed.entry(place).or_insert(error);
         }
-        // In an ordered insert nothing behind the first error is tried, not even what is damaged.
+        // An ordered insert stops at the first error, so it does not report damaged buckets behind it.
         if !ordered || failed.is_empty() {
             failed.extend(self.damaged);
         }

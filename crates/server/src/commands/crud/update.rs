@@ -140,8 +140,8 @@ impl Total {
     }
 }
 
-/// Runs the first of some update statements as fast updates, as many as can be. `number` is that of a statement as a part of the
-/// retryable write.
+/// Runs update statements from the first one on as fast updates, up to the first one that cannot be fast. `number` returns the number of a statement in
+/// the retryable write.
 pub fn update_fast(
     cx: &Context<'_>,
     namespace: &Namespace,

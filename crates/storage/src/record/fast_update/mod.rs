@@ -49,7 +49,7 @@ impl FastUpdateStats {
         self.updates.load(Ordering::Relaxed)
     }
 
-    /// Of the updates that were committed as messages, those that are upserts.
+    /// Returns the number of upserts among the updates that were committed as messages.
     pub fn upserts(&self) -> u64 {
         self.upserts.load(Ordering::Relaxed)
     }

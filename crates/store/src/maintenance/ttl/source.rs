@@ -28,7 +28,7 @@ const ENTRIES_BETWEEN_CHECKS: u32 = 1024;
 pub struct Expiring {
     ns: Namespace,
     uuid: Uuid,
-    /// None for the option of the collection.
+    /// `None` if documents expire by the option of the collection.
     index: Option<TreeId>,
     name: String,
     /// The last key that the pass has dealt with.

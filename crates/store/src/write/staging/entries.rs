@@ -100,13 +100,12 @@ impl Staging<'_> {
         }
         for (fields, _) in old_keys.missing_in(new_keys) {
             self.keys.deleted += 1;
-            entry::write_key(&index.spec, fields, id, key);
+            let buffers = (&mut *key, &mut *value);
             delete_entry(
                 &mut self.batch,
                 &mut self.uniques,
                 index,
-                key,
-                value,
+                buffers,
                 fields,
                 id,
             );
@@ -121,7 +120,6 @@ impl Staging<'_> {
                 self.batch.put_joined(index.tree, [fields, id], lost);
                 continue;
             }
-            entry::write(&index.spec, fields, id, lost, new, key, value);
             if let Some(side) = index.side() {
                 side::write(&index.spec, fields, id, Some((lost, new)), key, value);
                 self.batch.put(side, key, value);
@@ -130,11 +128,11 @@ impl Staging<'_> {
             if index.spec.prepare_unique {
                 // Another writer of the same fields writes another key. The engine detects their conflict at this key,
                 // which holds nothing.
-                unique_key(index, fields, id, value);
-                self.uniques.insert(key_hash(index.tree, value));
-                self.batch.delete_guarded(index.tree, value);
-                entry::write(&index.spec, fields, id, lost, new, key, value);
+                unique_key(index, fields, id, key);
+                self.uniques.insert(key_hash(index.tree, key));
+                self.batch.delete_guarded(index.tree, key);
             }
+            entry::write(&index.spec, fields, id, lost, new, key, value);
             if index.spec.unique {
                 self.uniques.insert(key_hash(index.tree, key));
                 self.batch.put_guarded(index.tree, key, value);
@@ -169,13 +167,12 @@ impl Staging<'_> {
             generate_old(old_keys, index, old, id.len())?;
             for (fields, _) in old_keys.iter() {
                 self.keys.deleted += 1;
-                entry::write_key(&index.spec, fields, id, key);
+                let buffers = (&mut *key, &mut *value);
                 delete_entry(
                     &mut self.batch,
                     &mut self.uniques,
                     index,
-                    key,
-                    value,
+                    buffers,
                     fields,
                     id,
                 );
@@ -211,15 +208,17 @@ fn delete_entry(
     batch: &mut WriteSet,
     uniques: &mut HashSet64,
     index: &Index,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
+    (key, value): (&mut Vec<u8>, &mut Vec<u8>),
     fields: &[u8],
     id: &[u8],
 ) {
     if let Some(side) = index.side() {
         side::write(&index.spec, fields, id, None, key, value);
         batch.put(side, key, value);
-    } else if index.spec.unique {
+        return;
+    }
+    entry::write_key(&index.spec, fields, id, key);
+    if index.spec.unique {
         uniques.insert(key_hash(index.tree, key));
         batch.delete_guarded(index.tree, key);
     } else {
