@@ -396,41 +396,46 @@ fn has_no_entries(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use frond_bson::extjson;
+    use frond_bson::{ArrayBuf, array, doc};
 
     use super::*;
 
     #[test]
     fn equality_on_exactly_the_fields_of_a_key() {
         for (filter, fields, expected) in [
-            ("{_id: 1}", &["_id"][..], Some("[1]")),
-            ("{_id: {$eq: 1}}", &["_id"], Some("[1]")),
-            ("{_id: {$eq: {a: 1}}}", &["_id"], Some("[{a: 1}]")),
-            ("{_id: {a: 1, b: 2}}", &["_id"], Some("[{a: 1, b: 2}]")),
-            ("{_id: {}}", &["_id"], Some("[{}]")),
-            ("{_id: {$gt: 1}}", &["_id"], None),
-            ("{_id: {$eq: 1, $gt: 0}}", &["_id"], None),
-            ("{_id: {$in: [1]}}", &["_id"], None),
-            ("{_id: {$ref: 'c', $id: 1}}", &["_id"], None),
-            ("{_id: {a: {$b: 1}}}", &["_id"], None),
-            ("{_id: [1]}", &["_id"], None),
-            ("{_id: null}", &["_id"], None),
-            ("{_id: {$eq: null}}", &["_id"], None),
-            ("{_id: 1, a: 1}", &["_id"], None),
-            ("{a: 1}", &["_id"], None),
-            ("{'_id.a': 1}", &["_id"], None),
-            ("{$or: [{_id: 1}]}", &["_id"], None),
-            ("{}", &["_id"], None),
-            ("{_id: 1, _id: 2}", &["_id"], None),
-            ("{_id: 2, ts: 1}", &["ts", "_id"], Some("[1, 2]")),
-            ("{_id: 2}", &["ts", "_id"], None),
-            ("{_id: 2, _id: 2}", &["ts", "_id"], None),
+            (doc! {"_id": 1}, &["_id"][..], Some(array![1])),
+            (doc! {"_id": {"$eq": 1}}, &["_id"], Some(array![1])),
+            (
+                doc! {"_id": {"$eq": {"a": 1}}},
+                &["_id"],
+                Some(array![{"a": 1}]),
+            ),
+            (
+                doc! {"_id": {"a": 1, "b": 2}},
+                &["_id"],
+                Some(array![{"a": 1, "b": 2}]),
+            ),
+            (doc! {"_id": {}}, &["_id"], Some(array![{}])),
+            (doc! {"_id": {"$gt": 1}}, &["_id"], None),
+            (doc! {"_id": {"$eq": 1, "$gt": 0}}, &["_id"], None),
+            (doc! {"_id": {"$in": [1]}}, &["_id"], None),
+            (doc! {"_id": {"$ref": "c", "$id": 1}}, &["_id"], None),
+            (doc! {"_id": {"a": {"$b": 1}}}, &["_id"], None),
+            (doc! {"_id": [1]}, &["_id"], None),
+            (doc! {"_id": null}, &["_id"], None),
+            (doc! {"_id": {"$eq": null}}, &["_id"], None),
+            (doc! {"_id": 1, "a": 1}, &["_id"], None),
+            (doc! {"a": 1}, &["_id"], None),
+            (doc! {"_id.a": 1}, &["_id"], None),
+            (doc! {"$or": [{"_id": 1}]}, &["_id"], None),
+            (doc! {}, &["_id"], None),
+            (doc! {"_id": 1, "_id": 2}, &["_id"], None),
+            (doc! {"_id": 2, "ts": 1}, &["ts", "_id"], Some(array![1, 2])),
+            (doc! {"_id": 2}, &["ts", "_id"], None),
+            (doc! {"_id": 2, "_id": 2}, &["ts", "_id"], None),
         ] {
-            let filter = extjson::parse(filter).unwrap();
-            let expected = expected.map(|text| extjson::parse_value(text).unwrap());
-            let mut values = frond_bson::ArrayBuf::new();
+            let mut values = ArrayBuf::new();
             let found = equality_on(&filter, fields).map(|found| {
                 found.iter().for_each(|value| values.push(*value));
                 values

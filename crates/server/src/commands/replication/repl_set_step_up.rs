@@ -12,8 +12,11 @@ use crate::context::Context;
 use crate::replication::{Cause, Replication, refusal};
 use frond_runtime::{AdmissionClass, Work};
 
-/// The limit of an election.
+/// The limit of all attempts together.
 const ELECTION: Duration = Duration::from_secs(10);
+
+/// An attempt that has not succeeded after this time is repeated.
+const ATTEMPT: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -60,22 +63,34 @@ fn stand_for_election(set: &Replication) -> Result<DocBuf> {
             "Election failed: member has zero priority, or is not in the configuration",
         ));
     }
-    let failed = |error: Error| {
-        Error::new(
-            ErrorCode::CommandFailed,
-            format!("Election failed: {}", error.message()),
-        )
-    };
-    let stood = consensus.stand(Cause::StepUp)?;
-    stood.map_err(|error| failed(refusal(&error)))?;
     let until = Instant::now() + ELECTION;
-    while !set.is_primary() {
+    let mut stood = consensus.stand(Cause::StepUp)?;
+    loop {
+        stood.map_err(|error| {
+            let reason = format!("Election failed: {}", refusal(&error).message());
+            Error::new(ErrorCode::CommandFailed, reason)
+        })?;
+        let now = Instant::now();
+        if wait_for_office(set, until.min(now + ATTEMPT)) {
+            return Ok(DocBuf::new());
+        }
         if Instant::now() >= until {
             return Err(Error::new(ErrorCode::CommandFailed, "Election failed."));
         }
+        // The votes were split, or the primary's hand-over was lost.
+        stood = consensus.stand(Cause::StepUp)?;
+    }
+}
+
+/// Returns whether this member is the primary before `until`.
+fn wait_for_office(set: &Replication, until: Instant) -> bool {
+    while !set.is_primary() {
+        if Instant::now() >= until {
+            return false;
+        }
         std::thread::sleep(POLL_INTERVAL);
     }
-    Ok(DocBuf::new())
+    true
 }
 
 #[cfg(test)]
