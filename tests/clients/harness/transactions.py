@@ -3,7 +3,7 @@
 import time
 
 from pymongo import MongoClient
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from .waiting import PATIENCE
 
@@ -11,6 +11,7 @@ COMMITTED, ABORTED, UNKNOWN = "ok", "fail", "info"
 SECONDS_ANSWER_MAX = PATIENCE
 NOT_KNOWN = "UnknownTransactionCommitResult"
 TRANSIENT = "TransientTransactionError"
+OUT_OF_DISK_SPACE = 14031
 
 
 def connect(server, **options):
@@ -22,6 +23,16 @@ def connect(server, **options):
         heartbeatFrequencyMS=500,
         **options,
     )
+
+
+def is_interruption(error):
+    """Whether a statement of a transaction may end with this error: without a server, by a conflict, or on a full disk."""
+    return isinstance(error, ConnectionFailure) or error.has_error_label(TRANSIENT) or is_refusal(error)
+
+
+def is_refusal(error):
+    """Whether a full disk was the reason, so that nothing was written."""
+    return isinstance(error, OperationFailure) and error.code == OUT_OF_DISK_SPACE
 
 
 def commit(session, problems):
@@ -40,7 +51,7 @@ def commit(session, problems):
                     problems.append(f"no answer to a commit within {SECONDS_ANSWER_MAX} s: {error!r}")
                     return UNKNOWN
                 continue
-            if isinstance(error, OperationFailure) and error.has_error_label(TRANSIENT):
+            if is_refusal(error) or (isinstance(error, OperationFailure) and error.has_error_label(TRANSIENT)):
                 return ABORTED
             problems.append(f"committing: {error!r}")
             return UNKNOWN

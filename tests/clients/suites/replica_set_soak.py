@@ -1,4 +1,4 @@
-"""Clients of three members that are killed (SIGKILL), stopped (SIGSTOP), restarted, and cut off from each other.
+"""Clients of three members that are killed (SIGKILL), stopped (SIGSTOP), restarted, cut off from each other, and whose disks fill up.
 
 The bank, histories of lists, a linearizable register, inserts in bulk, and change streams of every member run beside the
 troubles. In the end no write that a majority acknowledged is lost, nothing was seen twice or too early, and all members are equal.
@@ -19,6 +19,7 @@ from bank.outcome import gather, wrong
 from harness import crashing
 from harness.partitions import Network
 from harness.replica_set import ReplicaSet, assert_same
+from harness.small_disk import SmallDisk
 from harness.tap import equal, run, test
 from harness.waiting import wait_until
 from history import recorder
@@ -35,6 +36,8 @@ WRITERS, READERS, VISITORS = 4, 1, 1
 HISTORIANS, INSERTERS = 4, 2
 # Each kind of client does so much between two troubles.
 PROGRESS = 5
+# Enough for what the clients write in an hour.
+DISK_MIB = 2048
 KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", ".cache", "history")
 
 
@@ -104,19 +107,35 @@ def nothing_that_a_majority_acknowledged_is_lost(seed):
     source = random.Random(seed)
     network = Network(3)
     with ReplicaSet(BINARY, hosts=network.hosts) as replica_set:
+        disks = {}
         try:
+            disks = mount_disks(replica_set)
             for member in replica_set.members:
                 member.start()
             network.connect(replica_set.members)
             replica_set.members[0].command("replSetInitiate", replica_set.config())
             replica_set.wait_until_steady()
-            soak(replica_set, network, source, seed)
+            soak(replica_set, network, disks, source, seed)
             replica_set.stop()
         finally:
             network.close()
+            for disk in disks.values():
+                disk.unmount()
 
 
-def soak(replica_set, network, source, seed):
+def mount_disks(replica_set):
+    """A small disk below the data of each member, or none where that is not allowed."""
+    disks = {}
+    for member in replica_set.members:
+        disk = SmallDisk.mount(member.dbpath, DISK_MIB)
+        if disk is None:
+            print("  # disks do not fill up: no tmpfs can be mounted here")
+            break
+        disks[member.number] = disk
+    return disks
+
+
+def soak(replica_set, network, disks, source, seed):
     with replica_set.connect() as client:
         for key in ("a", "b", "c"):
             client[DATABASE].inserted.create_index(key)
@@ -137,7 +156,7 @@ def soak(replica_set, network, source, seed):
         counts[trouble] = counts.get(trouble, 0) + 1
         print(f"  # {trouble}", flush=True)
 
-    troubles = Troubles(replica_set, network, source, say)
+    troubles = Troubles(replica_set, network, disks, source, say)
     try:
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from harness.transactions import ABORTED, COMMITTED, TRANSIENT, abort, commit, connect
+from harness.transactions import ABORTED, COMMITTED, TRANSIENT, abort, commit, connect, is_interruption, is_refusal
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
@@ -107,7 +107,7 @@ def _transfer(client, number, serial, source, report, lock):
             abort(session, problems)
             outcome, kind = ABORTED, "duplicate cards refused"
         except PyMongoError as error:
-            if not (isinstance(error, ConnectionFailure) or error.has_error_label(TRANSIENT)):
+            if not is_interruption(error):
                 problems.append(f"in a transaction: {error!r}")
             kind = "aborted by lost connections" if isinstance(error, ConnectionFailure) else "conflicts"
             abort(session, problems)
@@ -223,8 +223,8 @@ def _visit(client, number, serial, source, report, lock):
     try:
         done = client[DATABASE][home(account)].update_one({"_id": account}, {"$inc": {"visits": 1}})
     except PyMongoError as error:
-        # The driver retries once. The second attempt may meet an election, too.
-        if not isinstance(error, ConnectionFailure) and not error.has_error_label("RetryableWriteError"):
+        # The driver retries once. The second attempt may meet an election, too, or a full disk.
+        if not (isinstance(error, ConnectionFailure) or error.has_error_label("RetryableWriteError") or is_refusal(error)):
             raise
         with lock:
             report.visits_unknown += 1

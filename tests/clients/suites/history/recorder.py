@@ -4,8 +4,8 @@ import random
 import threading
 import time
 
-from harness.transactions import TRANSIENT, abort, commit, connect
-from pymongo.errors import ConnectionFailure, PyMongoError
+from harness.transactions import abort, commit, connect, is_interruption
+from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -135,7 +135,7 @@ class Client(threading.Thread):
             try:
                 self._operations(client, session, entry)
             except PyMongoError as error:
-                if not (isinstance(error, ConnectionFailure) or error.has_error_label(TRANSIENT)):
+                if not is_interruption(error):
                     self.problems.append(f"in a transaction: {error!r}")
                 abort(session, self.problems)
                 entry.status = FAIL

@@ -1,19 +1,21 @@
-"""Troubles of the members of a replica set: kills, stops, restarts and partitions of every shape. Each ends by itself."""
+"""Troubles of the members of a replica set: kills, stops, restarts, partitions of every shape, and full disks. Each ends by itself."""
 
 from harness.partitions import isolated
 from pymongo.errors import PyMongoError
 
 
 class Troubles:
-    """Makes troubles at random. `network` is between the members."""
+    """Makes troubles at random. `network` is between the members; `disks`, by their numbers, are empty if none can be mounted."""
 
-    def __init__(self, replica_set, network, source, say):
-        self.replica_set, self.network, self.source, self.say = replica_set, network, source, say
+    def __init__(self, replica_set, network, disks, source, say):
+        self.replica_set, self.network, self.disks, self.source, self.say = replica_set, network, disks, source, say
         self.kinds = [
             self.kill_primary, self.kill_secondary, self.kill_two, self.kill_all, self.pause_primary, self.pause_secondary,
             self.pause_two, self.restart_primary, self.step_down, self.cut_off_primary, self.cut_off_primary_one_way,
             self.cut_off_secondary, self.cut_off_secondary_one_way, self.cut_pair, self.cut_pair_one_way, self.cut_all,
         ]
+        if disks:
+            self.kinds += [self.fill_disk_of_primary, self.fill_disk_of_secondary, self.kill_on_full_disk]
         self.order = []
 
     def next(self, stopping):
@@ -24,6 +26,8 @@ class Troubles:
         self.say(kind.__name__.replace("_", " "))
         kind(stopping)
         self.network.heal(self.source.random() < 0.5)
+        for disk in self.disks.values():
+            disk.make_room()
         for member in self.replica_set.members:
             if member.is_paused:
                 member.resume()
@@ -64,6 +68,24 @@ class Troubles:
 
     def kill_all(self, stopping):
         self._kill(self.source.sample(self.replica_set.members, 3), stopping)
+
+    def fill_disk_of_primary(self, stopping):
+        self.disks[self._primary().number].fill()
+        self._while(stopping)
+
+    def fill_disk_of_secondary(self, stopping):
+        self.disks[self._secondary().number].fill()
+        self._while(stopping)
+
+    def kill_on_full_disk(self, stopping):
+        """The member starts while its disk is still full."""
+        member = self.source.choice(self.replica_set.members)
+        self.disks[member.number].fill()
+        self._while(stopping)
+        member.kill()
+        self._while(stopping)
+        self._start(member)
+        self._while(stopping)
 
     def restart_primary(self, stopping):
         self._primary().stop()
