@@ -519,10 +519,10 @@ impl CollectionOptions {
         if !self.fast_updates {
             return Ok(());
         }
-        if self.is_by_record() || self.view.is_some() || self.partitioned.is_some() {
+        if self.numbers_records() || self.view.is_some() || self.partitioned.is_some() {
             return Err(invalid(
-                "'fastUpdates' requires documents that are stored by _id, and no partitions: it is not allowed for \
-                 views, capped collections, time series, 'primaryKey', 'partitioned' and 'naturalOrder: \"insertion\"'",
+                "'fastUpdates' requires documents that are stored by _id or a primary key, and no partitions: it is not allowed \
+                 for views, capped collections, time series, 'partitioned' and 'naturalOrder: \"insertion\"'",
             ));
         }
         if !self.collator.is_binary() {

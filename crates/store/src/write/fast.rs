@@ -7,12 +7,13 @@
 //! Whether a message has inserted or enlarged a document is not known when it is committed, so the counter of the collection says
 //! how many there were since the documents were counted ([`Counts`](frond_storage::merge::Counts)).
 
+use frond_bson::key::{Direction, encode_directed};
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::update::{ApplyContext, Update, check_id};
 
 use super::Retry;
 use super::insert::InsertRecording;
-use super::staging::{Buffers, Staging, primary_key};
+use super::staging::{Buffers, Staging};
 use super::update::UpdateRequest;
 use crate::catalog::{Catalog, Collection, SessionRecords};
 use crate::op_stats;
@@ -164,34 +165,53 @@ fn collection_takes_messages(collection: &Collection, unacknowledged: bool) -> b
         && !is_validated
         && !is_internal
         && collection.oplog().is_none()
-        && !collection.is_by_record()
+        && !settings.numbers_records()
+        && settings.time_series.is_none()
         && settings.partitioned.is_none()
         && collection.collator().is_binary()
         && !collection.hooks().watches(ns)
 }
 
-/// The fields of a collection's primary key.
-fn primary_key_fields(_collection: &Collection) -> &[&str] {
-    &["_id"]
+/// The fields of a collection's primary key with their directions. The last one is `_id`.
+fn primary_key_fields(collection: &Collection) -> Vec<(&str, Direction)> {
+    match &collection.settings.primary_key {
+        None => vec![("_id", Direction::Ascending)],
+        Some(primary_key) => (primary_key.spec.fields.iter())
+            .map(|field| (field.path.as_str(), field.direction))
+            .collect(),
+    }
 }
 
-/// The values that a filter requires of some fields, in the order of `fields`: if it is an equality with one plain value for each of
-/// them and has no other condition.
-fn equality_on<'a>(filter: &'a Doc, fields: &[&str]) -> Option<Vec<Value<'a>>> {
+/// The value that a filter requires of a field, if it is an equality with a plain value.
+fn equality_on<'a>(filter: &'a Doc, field: &str) -> Option<Value<'a>> {
+    match filter.get(field)? {
+        Value::Document(conditions) => match conditions.first() {
+            Some(("$eq", value)) if conditions.iter_raw().count() == 1 => plain(value),
+            Some((name, _)) if name.starts_with('$') => None,
+            _ => plain(Value::Document(conditions)),
+        },
+        value => plain(value),
+    }
+}
+
+/// Writes the key that a filter determines to `key` and returns its last value. `None` if the filter is anything but an equality
+/// with one plain value for each of the fields.
+fn key_of_filter<'a>(
+    filter: &'a Doc,
+    fields: &[(&str, Direction)],
+    key: &mut Vec<u8>,
+) -> Option<Value<'a>> {
+    key.clear();
     if filter.iter_raw().count() != fields.len() {
         return None;
     }
-    fields
-        .iter()
-        .map(|field| match filter.get(field)? {
-            Value::Document(conditions) => match conditions.first() {
-                Some(("$eq", value)) if conditions.iter_raw().count() == 1 => plain(value),
-                Some((name, _)) if name.starts_with('$') => None,
-                _ => plain(Value::Document(conditions)),
-            },
-            value => plain(value),
-        })
-        .collect()
+    let mut last = None;
+    for (field, direction) in fields {
+        let value = equality_on(filter, field)?;
+        encode_directed(&value, *direction, key);
+        last = Some(value);
+    }
+    last
 }
 
 /// A value that equality finds by its key, and that can be an `_id`.
@@ -323,10 +343,12 @@ impl Sender {
         if !collection_takes_messages(collection, request.unacknowledged) {
             return None;
         }
-        let values = equality_on(request.filter, primary_key_fields(collection))?;
-        let [id] = values.as_slice() else {
+        // An upsert by several fields has to look for its `_id` in the index on that.
+        if request.upsert && collection.settings.primary_key.is_some() {
             return None;
-        };
+        }
+        let fields = primary_key_fields(collection);
+        let id = key_of_filter(request.filter, &fields, &mut self.key)?;
         let known = self.last.take().filter(|known| {
             known.doc.as_bytes() == update.as_bytes() && known.version == collection.version()
         });
@@ -334,14 +356,13 @@ impl Sender {
             .last
             .insert(known.unwrap_or_else(|| Known::new(collection, update)));
         let parsed = known.update.as_ref()?;
-        primary_key(id, &mut self.key);
         if self.key.len() > KEY_BYTES_MAX {
             return None;
         }
-        if request.upsert && !has_no_entries(collection, parsed, id, &self.key, &mut self.keys) {
+        if request.upsert && !has_no_entries(collection, parsed, &id, &self.key, &mut self.keys) {
             return None;
         }
-        Some(*id)
+        Some(id)
     }
 }
 
@@ -358,7 +379,7 @@ impl Known {
         let parsed = parsed.ok().filter(|parsed| {
             let touched = parsed.paths_touched();
             let affects = |path: &str| touched.affects(path);
-            let mut indexes = collection.indexes.iter();
+            let mut indexes = collection.indexes.iter().chain(&collection.primary_key);
             !parsed.needs_positional() && !indexes.any(|index| index.spec.is_affected(&affects))
         });
         Known {
@@ -403,46 +424,60 @@ mod tests {
 
     #[test]
     fn equality_on_exactly_the_fields_of_a_key() {
-        for (filter, fields, expected) in [
-            (doc! {"_id": 1}, &["_id"][..], Some(array![1])),
-            (doc! {"_id": {"$eq": 1}}, &["_id"], Some(array![1])),
-            (
-                doc! {"_id": {"$eq": {"a": 1}}},
-                &["_id"],
-                Some(array![{"a": 1}]),
-            ),
+        let id = &[("_id", Direction::Ascending)][..];
+        let time = &[
+            ("ts", Direction::Descending),
+            ("a.b", Direction::Ascending),
+            ("_id", Direction::Ascending),
+        ];
+        let cases = [
+            (doc! {"_id": 1}, id, Some(array![1])),
+            (doc! {"_id": {"$eq": 1}}, id, Some(array![1])),
+            (doc! {"_id": {"$eq": {"a": 1}}}, id, Some(array![{"a": 1}])),
             (
                 doc! {"_id": {"a": 1, "b": 2}},
-                &["_id"],
+                id,
                 Some(array![{"a": 1, "b": 2}]),
             ),
-            (doc! {"_id": {}}, &["_id"], Some(array![{}])),
-            (doc! {"_id": {"$gt": 1}}, &["_id"], None),
-            (doc! {"_id": {"$eq": 1, "$gt": 0}}, &["_id"], None),
-            (doc! {"_id": {"$in": [1]}}, &["_id"], None),
-            (doc! {"_id": {"$ref": "c", "$id": 1}}, &["_id"], None),
-            (doc! {"_id": {"a": {"$b": 1}}}, &["_id"], None),
-            (doc! {"_id": [1]}, &["_id"], None),
-            (doc! {"_id": null}, &["_id"], None),
-            (doc! {"_id": {"$eq": null}}, &["_id"], None),
-            (doc! {"_id": 1, "a": 1}, &["_id"], None),
-            (doc! {"a": 1}, &["_id"], None),
-            (doc! {"_id.a": 1}, &["_id"], None),
-            (doc! {"$or": [{"_id": 1}]}, &["_id"], None),
-            (doc! {}, &["_id"], None),
-            (doc! {"_id": 1, "_id": 2}, &["_id"], None),
-            (doc! {"_id": 2, "ts": 1}, &["ts", "_id"], Some(array![1, 2])),
-            (doc! {"_id": 2}, &["ts", "_id"], None),
-            (doc! {"_id": 2, "_id": 2}, &["ts", "_id"], None),
-        ] {
-            let mut values = ArrayBuf::new();
-            let found = equality_on(&filter, fields).map(|found| {
-                found.iter().for_each(|value| values.push(*value));
-                values
-            });
+            (doc! {"_id": {}}, id, Some(array![{}])),
+            (doc! {"_id": {"$gt": 1}}, id, None),
+            (doc! {"_id": {"$eq": 1, "$gt": 0}}, id, None),
+            (doc! {"_id": {"$in": [1]}}, id, None),
+            (doc! {"_id": {"$ref": "c", "$id": 1}}, id, None),
+            (doc! {"_id": {"a": {"$b": 1}}}, id, None),
+            (doc! {"_id": [1]}, id, None),
+            (doc! {"_id": null}, id, None),
+            (doc! {"_id": {"$eq": null}}, id, None),
+            (doc! {"_id": 1, "a": 1}, id, None),
+            (doc! {"a": 1}, id, None),
+            (doc! {"_id.a": 1}, id, None),
+            (doc! {"$or": [{"_id": 1}]}, id, None),
+            (doc! {}, id, None),
+            (doc! {"_id": 1, "_id": 2}, id, None),
+            (
+                doc! {"_id": 2, "a.b": 3, "ts": 1},
+                time,
+                Some(array![1, 3, 2]),
+            ),
+            (doc! {"_id": 2, "a": {"b": 3}, "ts": 1}, time, None),
+            (doc! {"_id": 2, "ts": 1}, time, None),
+            (doc! {"_id": 2, "_id": 2, "ts": 1}, time, None),
+        ];
+        for (filter, fields, expected) in cases {
+            let mut key = Vec::new();
+            let found = key_of_filter(&filter, fields, &mut key);
+            let values = expected.as_ref().map(ArrayBuf::as_value);
+            let Some(Value::Array(values)) = values else {
+                assert_eq!(found, None, "{filter:?}");
+                continue;
+            };
+            let mut wanted = Vec::new();
+            for ((_, value), (_, direction)) in values.iter().zip(fields) {
+                encode_directed(&value, *direction, &mut wanted);
+            }
             assert_eq!(
-                found.as_ref().map(|found| found.as_value()),
-                expected.as_ref().map(|expected| expected.as_value()),
+                (found, &key),
+                (values.iter().last().map(|(_, last)| last), &wanted),
                 "{filter:?}"
             );
         }

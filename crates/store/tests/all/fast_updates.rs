@@ -256,6 +256,53 @@ fn the_documents_are_those_of_ordinary_updates() {
     }
 }
 
+/// Documents lie in another order than that of their `_id`s, and messages find them by both fields.
+#[test]
+fn updates_by_a_primary_key_change_the_documents_with_that_key() {
+    let random = &mut StdRng::seed_from_u64(5);
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_with(EngineOptions::new(directory.path()));
+    let c = ns("db.c");
+    let options = doc! {"fastUpdates": true, "primaryKey": {"g": -1, "_id": 1}};
+    store.create_collection(&c, &options).unwrap();
+    store
+        .create_indexes(&c, &[&doc! {"key": {"k": 1}, "name": "k"}])
+        .unwrap();
+    let mut model = Model::default();
+    for id in 0..20 {
+        let doc = doc! {"_id": id, "g": id % 3, "k": id};
+        store.insert(&c, &[&doc], INSERT).unwrap();
+        model.docs.insert(id, doc);
+    }
+    for step in 0..600 {
+        // Some name no document: the other field differs.
+        let id = random.random_range(0..22);
+        let group = if random.random_bool(0.9) { id % 3 } else { 7 };
+        let filter = doc! {"g": group, "_id": id};
+        let update = random_update(random);
+        let one = request(&filter, &update, false);
+        let (sent, failure) = store.update_fast(&c, &[one], None, &OpContext::new());
+        assert_eq!(
+            (sent, failure.is_none()),
+            (1, true),
+            "{filter:?} {update:?}"
+        );
+        if group != 7 {
+            model.update(&(id, update, false));
+        }
+        if step % 100 == 0 {
+            store.checkpoint().unwrap();
+            let mut found = rows(open_all(&store, &c));
+            found.sort_by_key(|doc| doc.get_i32("_id"));
+            assert_eq!(found, model.all(), "step {step}");
+        }
+    }
+    let mut found = rows(open_all(&store, &c));
+    found.sort_by_key(|doc| doc.get_i32("_id"));
+    assert_eq!(found, model.all());
+    assert_eq!(store.verify(&c).unwrap().errors, Vec::<String>::new());
+}
+
 #[test]
 fn failed_updates_are_counted_when_they_are_applied() {
     let (_directory, store, c) = with_fast_updates();
@@ -297,6 +344,8 @@ fn only_updates_without_other_effects_are_sent() {
     let index = |key: DocBuf| doc! {"key": &key};
     let inc = doc! {"$inc": {"n": 1}};
     let id = doc! {"_id": 1};
+    let timed = doc! {"_id": 1, "ts": 5};
+    let by_time = || with(doc! {"primaryKey": {"ts": -1, "_id": 1}});
     // Options, indexes, filter, update, and whether the update and the upsert are sent.
     type Case = (DocBuf, Vec<DocBuf>, DocBuf, DocBuf, bool, bool);
     let cases: Vec<Case> = vec![
@@ -465,6 +514,24 @@ fn only_updates_without_other_effects_are_sent() {
             true,
             true,
         ),
+        (by_time(), vec![], id.clone(), inc.clone(), false, false),
+        (by_time(), vec![], timed.clone(), inc.clone(), true, false),
+        (
+            by_time(),
+            vec![],
+            timed.clone(),
+            doc! {"$set": {"ts": 2}},
+            false,
+            false,
+        ),
+        (
+            by_time(),
+            vec![index(doc! {"a": 1})],
+            timed.clone(),
+            doc! {"$set": {"b": 2}},
+            true,
+            false,
+        ),
     ];
     for (at, (options, indexes, filter, update, updated, upserted)) in cases.into_iter().enumerate()
     {
@@ -484,6 +551,7 @@ fn only_updates_without_other_effects_are_sent() {
         assert_eq!(report.errors, Vec::<String>::new());
     }
     for options in [
+        doc! {"partitioned": true, "primaryKey": {"ts": 1, "_id": 1}},
         doc! {"capped": true, "size": 4096},
         doc! {"naturalOrder": "insertion"},
         doc! {"timeseries": {"timeField": "t"}},
