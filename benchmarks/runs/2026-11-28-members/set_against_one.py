@@ -39,7 +39,7 @@ def main():
         uris = [word for members in sets.values() for word in ("--uri", f"mongodb://127.0.0.1:{members.primary.port}/")]
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([server, "bench", "sysbench", *uris, *W4, "--turns", "3", "--out", folder], check=True, stdout=subprocess.DEVNULL)
-            with open(os.path.join(folder, "report.md"), encoding="utf-8") as report:
+            with open(os.path.join(folder, "summary.md"), encoding="utf-8") as report:
                 print(report.read())
 
 

@@ -24,6 +24,7 @@ mod catalog_snapshot;
 mod ddl;
 mod definitions;
 mod dirty_set;
+mod emptying;
 mod hooks;
 mod index_filters;
 mod logged;

@@ -463,19 +463,7 @@ impl Catalog {
             let mut batch = self.batch(ns);
             batch.set_frees_space();
             for id in ids {
-                let Some(range) = partitions.range(*id) else {
-                    continue;
-                };
-                for tree in collection.trees() {
-                    batch.delete_range(tree, &range.low, range.high.as_deref());
-                }
-                let end = id.0.checked_add(1).map(|end| PartitionId(end).bytes());
-                for index in &collection.indexes {
-                    let high = end.as_ref().map(<[u8; PARTITION_BYTES]>::as_slice);
-                    batch.delete_range(index.tree, &id.bytes(), high);
-                }
-                let counts = partition_counts(&snapshot, &collection.uuid, *id)?;
-                batch.delete(CATALOG_TREE, &partition_counter_key(&collection.uuid, *id));
+                let counts = clear_partition(&mut batch, collection, &snapshot, *id)?;
                 dropped.push((*id, counts));
                 total = total + counts;
                 let mut o = DocBuf::new();
@@ -496,6 +484,35 @@ impl Catalog {
         collection.count(Counts::default() - total);
         Ok(dropped)
     }
+}
+
+/// Deletes the documents of a partition with their entries and its counter. Returns how many documents there were.
+///
+/// # Errors
+/// Errors of the engine, `DataCorruptionDetected` (301).
+pub(super) fn clear_partition(
+    batch: &mut WriteSet,
+    collection: &Collection,
+    snapshot: &Snapshot,
+    id: PartitionId,
+) -> Result<Counts> {
+    let range = collection
+        .partitions()
+        .and_then(|(_, partitions)| partitions.range(id));
+    let Some(range) = range else {
+        return Ok(Counts::default());
+    };
+    for tree in collection.trees() {
+        batch.delete_range(tree, &range.low, range.high.as_deref());
+    }
+    let end = id.0.checked_add(1).map(|end| PartitionId(end).bytes());
+    for index in &collection.indexes {
+        let high = end.as_ref().map(<[u8; PARTITION_BYTES]>::as_slice);
+        batch.delete_range(index.tree, &id.bytes(), high);
+    }
+    let counts = partition_counts(snapshot, &collection.uuid, id)?;
+    batch.delete(CATALOG_TREE, &partition_counter_key(&collection.uuid, id));
+    Ok(counts)
 }
 
 /// The partitions that are left. The last one is replaced by an empty one; documents of the first ones are refused from then on.

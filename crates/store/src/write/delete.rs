@@ -99,5 +99,9 @@ pub fn delete(
         };
         return Ok(u64::from(deleted.is_some()));
     }
-    Ok(target.change_all(&mut Remove)?.modified)
+    let at_once = match request.hint {
+        None => catalog.delete_at_once(ns, &target.question.filter)?,
+        Some(_) => 0,
+    };
+    Ok(at_once + target.change_all(&mut Remove)?.modified)
 }

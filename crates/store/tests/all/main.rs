@@ -16,6 +16,7 @@ mod collation;
 mod compact;
 mod concurrent;
 mod crash;
+mod emptying;
 mod expiry;
 mod explain;
 mod expressions;
