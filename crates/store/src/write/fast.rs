@@ -1,8 +1,8 @@
 //! Fast updates: updates and upserts by primary key that are sent as messages and read nothing.
 //!
-//! A collection takes them with `fastUpdates: true`, or from clients that read no result (`w: 0`). [`Sender`] decides whether an
-//! update can be one: all that it would do besides changing the document must be nothing, for any document. The other ones are
-//! executed as usual, so this module reports no errors of updates.
+//! A collection takes them with `fastUpdates: true`, or from clients that read no result (`w: 0`). [`Sender`] sends an update as a
+//! message only if it changes nothing but its document, whatever that document contains. The other ones are executed as usual, so
+//! this module reports no errors of updates.
 //!
 //! Whether a message has inserted or enlarged a document is not known when it is committed, so the counter of the collection says
 //! how many there were since the documents were counted ([`Counts`](frond_storage::merge::Counts)).
