@@ -113,8 +113,6 @@ impl<'a> RollingRunner<'a> {
             definition.retention = None;
         }
         watcher.create(&collection, &definition)?;
-        // Partitions are there before the first document.
-        watcher.expire(&collection, &work.retain(), now_ms())?;
         let mut workers = Vec::new();
         for mut session in target.connect_all(usize::from(work.write.threads), &run.stop)? {
             session.insert_into(&collection, concern)?;
@@ -309,6 +307,10 @@ impl Runner for RollingRunner<'_> {
             others: 0,
             rows: Some(&mut self.rows),
         };
+        // Other servers may have had their turns since the partitions were made.
+        sampler
+            .watcher
+            .expire(&self.collection, &self.work.retain(), now_ms())?;
         finds.go_on();
         let driven = sampler.drive(&mut self.workers, meter, time, |_, worker| {
             let session = worker.session.as_mut();
