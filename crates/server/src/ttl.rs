@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{Expiring, TtlBacklog};
+use frond_store::{Expiring, TtlBacklog, TtlLimits};
 use parking_lot::{Condvar, Mutex};
 
 use crate::observability::metrics::Counter;
@@ -107,6 +107,22 @@ impl Ttl {
     pub fn note_backlog(&self, of: &Expiring, backlog: TtlBacklog) {
         let index = (of.ns().as_str().to_owned(), of.name().to_owned());
         self.backlog.lock().insert(index, backlog);
+    }
+
+    /// The limits of the next batch of an index, at a time in milliseconds since 1970.
+    pub fn limits(&self, of: &Expiring, now_ms: i64) -> TtlLimits {
+        let index = (of.ns().as_str().to_owned(), of.name().to_owned());
+        let oldest = self
+            .backlog
+            .lock()
+            .get(&index)
+            .and_then(|one| one.oldest_expires_ms);
+        let age_ms = oldest.map_or(0, |expired| now_ms.saturating_sub(expired));
+        let batches = self.batches();
+        TtlLimits {
+            threads: batches.threads(u64::try_from(age_ms).unwrap_or(0) / 1000, self.sleep_secs()),
+            ..batches.limits()
+        }
     }
 
     /// The section of `serverStatus`, at a time in milliseconds since 1970.

@@ -108,12 +108,10 @@ fn sub_pass(server: &Server, all: &mut Vec<Expiring>, limits: &OpContext) -> boo
             let Some(writing) = server.maintenance.fsync_lock.try_write() else {
                 return false;
             };
-            let batch = server.store.delete_expired_batch(
-                &mut expiring,
-                now_ms(),
-                &ttl.batches().limits(),
-                limits,
-            );
+            let now_ms = now_ms();
+            let batch_limits = ttl.limits(&expiring, now_ms);
+            let batch =
+                (server.store).delete_expired_batch(&mut expiring, now_ms, &batch_limits, limits);
             drop(writing);
             ttl.deleted.add(batch.deleted);
             server.metrics.documents_deleted.add(batch.deleted);

@@ -17,9 +17,27 @@ pub struct TtlBatches {
     pub sub_pass_secs: u64,
     /// `ttlMonitorSharePercent`
     pub share: u64,
+    /// `ttlMonitorMaxThreads`
+    pub threads_max: u64,
 }
 
+/// The backlog that a thread is added for is as old as this many pauses of the monitor, but not younger than so many seconds.
+const PAUSES_OF_A_THREAD: u64 = 2;
+const SECONDS_OF_A_THREAD_MIN: u64 = 10;
+
 impl TtlBatches {
+    /// The threads for an index whose oldest document expired so many seconds ago. Clients that write faster than documents are
+    /// deleted leave the monitor the less of the machine the more of them there are; more threads get a greater part of it. A
+    /// share below 100 percent is meant to bound the work.
+    pub fn threads(&self, oldest_expired_secs: u64, sleep_secs: u64) -> usize {
+        if self.share < 100 || !self.enabled {
+            return 1;
+        }
+        let of_a_thread = (PAUSES_OF_A_THREAD * sleep_secs).max(SECONDS_OF_A_THREAD_MIN);
+        let threads = (1 + oldest_expired_secs / of_a_thread).min(self.threads_max);
+        usize::try_from(threads).unwrap_or(1).max(1)
+    }
+
     /// The limits of a batch.
     pub fn limits(&self) -> TtlLimits {
         let share = u32::try_from(self.share).unwrap_or(100);
@@ -47,6 +65,7 @@ impl Default for TtlBatches {
             time_ms: 1000,
             sub_pass_secs: 60,
             share: 100,
+            threads_max: 4,
         }
     }
 }
@@ -54,6 +73,34 @@ impl Default for TtlBatches {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_are_added_as_the_backlog_gets_older() {
+        let batches = TtlBatches::default();
+        for (age, sleep, threads) in [
+            (0, 60, 1),
+            (119, 60, 1),
+            (120, 60, 2),
+            (400, 60, 4),
+            (90_000, 60, 4),
+            (9, 1, 1),
+            (10, 1, 2),
+            (30, 1, 4),
+            (u64::MAX, 1, 4),
+        ] {
+            assert_eq!(batches.threads(age, sleep), threads, "{age} {sleep}");
+        }
+        let bounded = TtlBatches {
+            share: 99,
+            ..batches
+        };
+        assert_eq!(bounded.threads(1000, 1), 1);
+        let single = TtlBatches {
+            threads_max: 1,
+            ..batches
+        };
+        assert_eq!(single.threads(1000, 1), 1);
+    }
 
     #[test]
     fn without_batches_each_document_is_deleted_by_itself_and_no_limit_ends_an_index() {

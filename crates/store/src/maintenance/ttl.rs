@@ -18,10 +18,10 @@ mod source;
 use std::time::Duration;
 
 use crate::store::DocumentStore;
-use crate::write::expire::{Expiry, Pace};
+use crate::write::expire::{Expiry, Pace, interrupt};
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result};
-use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Interrupt};
+use frond_storage::keyspace::COMMIT_DOCUMENTS_MAX;
 use frond_storage::namespace::Namespace;
 
 pub use backlog::TtlBacklog;
@@ -46,8 +46,10 @@ pub struct TtlLimits {
     pub time: Duration,
     /// Documents in one commit.
     pub commit_documents: usize,
-    /// The part of the time in which it works, in percent of one thread's. It pauses for the rest.
+    /// The part of the time in which each thread works, in percent. It pauses for the rest.
     pub share: u32,
+    /// Threads that delete documents at the same time.
+    pub threads: usize,
 }
 
 impl TtlLimits {
@@ -56,6 +58,7 @@ impl TtlLimits {
         time: Duration::ZERO,
         commit_documents: COMMIT_DOCUMENTS,
         share: 100,
+        threads: 1,
     };
 }
 
@@ -106,20 +109,22 @@ impl DocumentStore {
         limits: &TtlLimits,
         context: &OpContext,
     ) -> TtlBatch {
-        let interrupt = Interrupt {
-            killed: context.killed.clone(),
-            deadline: context.deadline,
-            ..Interrupt::default()
-        };
         let mut deleted = 0;
-        let result = interrupt.run(|| {
+        let result = interrupt(context).run(|| {
             let mut pace = Pace::new(
                 limits.documents,
                 limits.time,
                 limits.commit_documents,
                 limits.share,
             );
-            self.delete_batch(expiring, now_ms, &mut pace, context, &mut deleted)
+            let threads = limits.threads;
+            self.delete_batch(
+                expiring,
+                now_ms,
+                (&mut pace, threads),
+                context,
+                &mut deleted,
+            )
         });
         TtlBatch {
             deleted,
@@ -133,7 +138,7 @@ impl DocumentStore {
         &self,
         expiring: &mut Expiring,
         now_ms: i64,
-        pace: &mut Pace,
+        (pace, threads): (&mut Pace, usize),
         context: &OpContext,
         deleted: &mut u64,
     ) -> Result<bool> {
@@ -167,7 +172,7 @@ impl DocumentStore {
                 filter: &source.filter,
                 context,
             };
-            let reached = expiry.delete(&found.keys, pace, deleted)?;
+            let reached = expiry.delete(&found.keys, pace, threads, deleted)?;
             if reached < found.keys.len() {
                 expiring.want_keys(reached);
                 // In the order of an index, the keys that were not reached are anywhere among those that were found.

@@ -8,7 +8,7 @@
 //! document. It is blind, so it could hide the entry of a document that another writer inserts meanwhile.)
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::own_files::OwnFiles;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Result, command};
-use frond_storage::keyspace::{Cursor, Direction, Durability, Snapshot, TreeId};
+use frond_storage::keyspace::{Cursor, Direction, Durability, Interrupt, Snapshot, TreeId};
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
 use frond_storage::record;
@@ -41,6 +41,9 @@ const LOOK_UPS_BETWEEN_CURSORS: u32 = 256;
 /// Commits on one snapshot last no longer than this: it keeps memtables, and the more is committed after it the more often the
 /// engine has forgotten which keys.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_millis(250);
+
+/// A thread is started for at least this many keys.
+const KEYS_OF_A_THREAD_MIN: usize = 2000;
 
 /// The longest pause without a look at the limits of the operation.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -83,13 +86,14 @@ impl Keys {
         self.bytes.get(start..end)
     }
 
-    fn from(&self, first: usize) -> impl Iterator<Item = &[u8]> {
-        let places = self.places.iter().skip(first);
+    fn within(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let places = self.places.get(range).unwrap_or_default().iter();
         places.filter_map(|&(start, end)| self.bytes.get(start..end))
     }
 }
 
 /// The limits of a batch of deletions, and what is left of them.
+#[derive(Clone)]
 pub(crate) struct Pace {
     documents_left: u64,
     deadline: Option<Instant>,
@@ -124,9 +128,14 @@ impl Pace {
                 .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Notes deletions that other threads have made.
+    fn deleted_elsewhere(&mut self, documents: u64) {
+        self.documents_left = self.documents_left.saturating_sub(documents);
+    }
+
     /// Notes deletions, and pauses for the part of the time that is left to others.
     fn deleted(&mut self, documents: u64, worked: Duration, context: &OpContext) -> Result<()> {
-        self.documents_left = self.documents_left.saturating_sub(documents);
+        self.deleted_elsewhere(documents);
         let mut pause = worked * (100 - self.share) / self.share;
         while !pause.is_zero() {
             let part = pause.min(PAUSE_MAX);
@@ -148,36 +157,109 @@ pub(crate) struct Expiry<'a> {
     pub(crate) context: &'a OpContext,
 }
 
+/// The interrupt of the engine's waits on a thread that works for an operation.
+pub(crate) fn interrupt(context: &OpContext) -> Interrupt {
+    Interrupt {
+        killed: context.killed.clone(),
+        deadline: context.deadline,
+        ..Interrupt::default()
+    }
+}
+
 impl Expiry<'_> {
     /// Deletes the documents with these keys that have expired, and adds their number to `deleted`. Those that an open
     /// transaction has written are left for later. Returns the number of keys that were reached before a limit was; one commit
-    /// is always made, so that each call makes progress.
+    /// is always made, so that each call makes progress. Of several threads each has a part of the keys, so that documents behind
+    /// the returned number may be gone, too.
     ///
     /// # Errors
     /// Errors of the engine, the limits of the context. Earlier commits stay.
-    pub(crate) fn delete(&self, keys: &Keys, pace: &mut Pace, deleted: &mut u64) -> Result<usize> {
+    pub(crate) fn delete(
+        &self,
+        keys: &Keys,
+        pace: &mut Pace,
+        threads: usize,
+        deleted: &mut u64,
+    ) -> Result<usize> {
+        let part = (keys.len().div_ceil(threads.max(1))).max(KEYS_OF_A_THREAD_MIN);
+        if part >= keys.len() {
+            return self.delete_part(keys, 0..keys.len(), pace, deleted);
+        }
+        let parts: Vec<Range<usize>> = (0..keys.len())
+            .step_by(part)
+            .map(|start| start..keys.len().min(start + part))
+            .collect();
+        let done: Vec<(u64, Result<usize>)> = thread::scope(|scope| {
+            let started: Vec<_> = (parts.iter().zip(2..))
+                .map(|(part, number)| {
+                    let mut pace = pace.clone();
+                    thread::Builder::new()
+                        .name(format!("frond-ttl-{number}"))
+                        .spawn_scoped(scope, move || {
+                            let mut deleted = 0;
+                            let reached = interrupt(self.context).run(|| {
+                                self.delete_part(keys, part.clone(), &mut pace, &mut deleted)
+                            });
+                            (deleted, reached)
+                        })
+                })
+                .collect();
+            let joined = started.into_iter().zip(&parts).map(|(thread, part)| {
+                let Ok(thread) = thread else {
+                    // The system has no thread left: the keys wait for the next batch.
+                    return (0, Ok(part.start));
+                };
+                match thread.join() {
+                    Ok(done) => done,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            });
+            joined.collect()
+        });
+        let documents = done.iter().map(|(documents, _)| documents).sum();
+        *deleted += documents;
+        pace.deleted_elsewhere(documents);
+        let mut reached = keys.len();
+        for ((_, result), part) in done.into_iter().zip(parts).rev() {
+            let here = result?;
+            if here < part.end {
+                reached = here;
+            }
+        }
+        Ok(reached)
+    }
+
+    /// As [`Self::delete`], of a part of the keys on this thread. Returns the position that was reached.
+    fn delete_part(
+        &self,
+        keys: &Keys,
+        part: Range<usize>,
+        pace: &mut Pace,
+        deleted: &mut u64,
+    ) -> Result<usize> {
         let mut retry = Retry::new(self.catalog);
         let mut buffers = Buffers::default();
         let mut basis: Option<Basis> = None;
-        let mut next = 0;
+        let mut next = part.start;
         // Whether the last attempt has waited for space on the disk.
         let mut was_full = false;
-        while next < keys.len() {
+        while next < part.end {
             self.context.check()?;
-            if next > 0 && pace.is_over() {
+            if next > part.start && pace.is_over() {
                 break;
             }
             let begun = Instant::now();
             basis = basis.filter(|basis| basis.taken.elapsed() < SNAPSHOT_AGE_MAX);
             let on = match &mut basis {
                 Some(basis) => basis,
-                None => basis.insert(self.basis(keys)?),
+                None => basis.insert(self.basis(keys.get(part.end.saturating_sub(1)))?),
             };
             // After conflicts the commits get smaller, so that each meets fewer others.
             let shift = retry.conflicts().saturating_mul(2).min(31);
             let left = usize::try_from(pace.documents_left()).unwrap_or(usize::MAX);
             let limit = (pace.commit_documents >> shift).min(left).max(1);
-            let Some((at, outcome)) = self.commit(on, keys, next, limit, &mut buffers)? else {
+            let wanted = next..part.end.min(next.saturating_add(limit));
+            let Some((at, outcome)) = self.commit(on, keys, wanted, &mut buffers)? else {
                 // The collection's definition changed meanwhile.
                 basis = None;
                 continue;
@@ -214,8 +296,8 @@ impl Expiry<'_> {
         Ok(next)
     }
 
-    /// Takes a snapshot for the next commits.
-    fn basis(&self, keys: &Keys) -> Result<Basis> {
+    /// Takes a snapshot for the next commits. `last` is the last key that is read.
+    fn basis(&self, last: Option<&[u8]>) -> Result<Basis> {
         let read = self.catalog.read(self.ns)?;
         let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid) else {
             let uuid = frond_bson::uuid_text(&self.uuid);
@@ -224,23 +306,25 @@ impl Expiry<'_> {
                 format!("collection dropped. UUID {uuid}"),
             ));
         };
-        let last = keys.get(keys.len().saturating_sub(1)).map(<[u8]>::to_vec);
         Ok(Basis {
-            records: SortedReader::new(snapshot.clone(), collection.primary, last),
+            records: SortedReader::new(
+                snapshot.clone(),
+                collection.primary,
+                last.map(<[u8]>::to_vec),
+            ),
             collection,
             snapshot,
             taken: Instant::now(),
         })
     }
 
-    /// Commits the deletion of up to `limit` documents. Returns the position behind the last key that was reached, and the
+    /// Commits the deletion of documents with some of the keys, as many as a commit takes. Returns the position behind the last key that was reached, and the
     /// number of documents or the reason why nothing was committed. `None` if the collection's definition changed meanwhile.
     fn commit(
         &self,
         basis: &mut Basis,
         keys: &Keys,
-        next: usize,
-        limit: usize,
+        wanted: Range<usize>,
         buffers: &mut Buffers,
     ) -> Result<Option<(usize, Result<u64>)>> {
         let Basis {
@@ -251,17 +335,17 @@ impl Expiry<'_> {
         } = basis;
         if snapshot.gathers_reads() {
             let keys: Vec<(TreeId, &[u8])> = keys
-                .from(next)
-                .take(limit)
+                .within(wanted.clone())
                 .map(|key| (collection.primary, key))
                 .collect();
             snapshot.prefetch(&keys)?;
         }
         let mut staging = Staging::new(self.catalog, collection, snapshot.clone(), buffers)
             .bypassing_validation(true);
+        let next = wanted.start;
         let mut at = next;
         let mut failure = None;
-        for key in keys.from(next).take(limit) {
+        for key in keys.within(wanted) {
             if !staging.has_room() {
                 break;
             }

@@ -345,6 +345,57 @@ fn only_expired_documents_go_beside_writers() {
 }
 
 #[test]
+fn several_threads_delete_each_expired_document_once() {
+    // The documents of the second one are searched in the order of their keys.
+    for options in [doc! {}, doc! {"partitioned": true}] {
+        let f = Fixture::new();
+        let c = ns("db.c");
+        f.store.create_collection(&c, &options).unwrap();
+        for index in [
+            doc! {"key": {"at": 1}, "expireAfterSeconds": 0},
+            doc! {"key": {"n": 1}},
+        ] {
+            f.store.create_indexes(&c, &[&index]).unwrap();
+        }
+        let docs: Vec<DocBuf> = (0..24_000)
+            .map(|n| doc! {"_id": (n * 7919) % 24_007, "n": n, "at": date(if n % 3 == 0 { 100 } else { n as i64 % 40 })})
+            .collect();
+        f.insert(&c, &docs);
+        let limits = TtlLimits {
+            time: Duration::from_millis(5),
+            threads: 4,
+            ..TtlLimits::NONE
+        };
+        let (store, c) = (&f.store, &c);
+        let (mut deleted, mut moved) = (0, 0);
+        thread::scope(|scope| {
+            let writer = scope.spawn(move || {
+                let numbers = (0..24_000).step_by(97).filter(|n| n % 3 != 0);
+                let away = |n: i32| move_date(store, c, &doc! {"n": n}, date(1000));
+                numbers.map(away).sum::<u64>()
+            });
+            let mut expiring = store.expiring().pop().unwrap();
+            loop {
+                let context = OpContext::new();
+                let batch =
+                    store.delete_expired_batch(&mut expiring, 50 * SECOND, &limits, &context);
+                assert!(batch.error.is_none(), "{:?}", batch.error);
+                deleted += batch.deleted;
+                if !batch.more {
+                    break;
+                }
+            }
+            moved += writer.join().unwrap();
+        });
+        // What the writer had moved while it was read is found by the next pass, if it has expired.
+        deleted += drain(store, 50 * SECOND, 0).iter().sum::<u64>();
+        assert_eq!(deleted + moved, 16_000);
+        assert_eq!(ids(&f, c).len() as u64, 8000 + moved);
+        assert_sound(store, c);
+    }
+}
+
+#[test]
 fn a_batch_with_a_limit_of_time_gets_on() {
     for options in [
         doc! {},

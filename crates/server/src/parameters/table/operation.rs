@@ -199,10 +199,26 @@ pub static OPERATION: &[Parameter] = &[
         ..Parameter::EMPTY
     },
     Parameter {
+        name: "ttlMonitorMaxThreads",
+        kind: Kind::Integer(1, 64),
+        default: "4",
+        doc: "The most threads that delete expired documents of an index at the same time; more than one only while the backlog is old and ttlMonitorSharePercent is 100 (default {default})",
+        apply: Some(|s, v| v.integer().map(|value| s.ttl_batches.threads_max = value)),
+        get: Some(|server| saturated(server.maintenance.ttl.batches().threads_max)),
+        set: Some(Setter::Integer(|server, value| {
+            let value = value.unsigned_abs();
+            server
+                .maintenance
+                .ttl
+                .change_batches(|batches| batches.threads_max = value);
+        })),
+        ..Parameter::EMPTY
+    },
+    Parameter {
         name: "ttlMonitorSharePercent",
         kind: Kind::Integer(1, 100),
         default: "100",
-        doc: "The part of the time in which the TTL monitor deletes documents while some have expired, in percent of one thread; it pauses after each commit for the rest (default {default})",
+        doc: "The part of the time in which the TTL monitor deletes documents while some have expired, in percent; it pauses after each commit for the rest (default {default})",
         apply: Some(|s, v| v.integer().map(|value| s.ttl_batches.share = value)),
         get: Some(|server| saturated(server.maintenance.ttl.batches().share)),
         set: Some(Setter::Integer(|server, value| {
