@@ -23,7 +23,7 @@ use frond_storage::record_layout::PartitionId;
 /// Fewer documents of a collection or of a partition are deleted one by one.
 const DOCUMENTS_MIN: i64 = 10_000;
 
-/// What a filter selects completely.
+/// The documents that a filter selects completely.
 enum Whole {
     Collection,
     Partitions(Vec<PartitionId>),

@@ -387,7 +387,7 @@ fn several_threads_delete_each_expired_document_once() {
             }
             moved += writer.join().unwrap();
         });
-        // What the writer had moved while it was read is found by the next pass, if it has expired.
+        // The next pass finds documents that the writer moved while they were read, if they have expired.
         deleted += drain(store, 50 * SECOND, 0).iter().sum::<u64>();
         assert_eq!(deleted + moved, 16_000);
         assert_eq!(ids(&f, c).len() as u64, 8000 + moved);
