@@ -142,7 +142,12 @@ fn assert_same(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)]) {
     };
     for at in 0..found.len().max(expected.len()) {
         let (one, other) = (found.get(at), expected.get(at));
-        assert!(one == other, "row {at}: {:?}, not {:?}", shown(one), shown(other));
+        assert!(
+            one == other,
+            "row {at}: {:?}, not {:?}",
+            shown(one),
+            shown(other)
+        );
     }
 }
 

@@ -296,9 +296,10 @@ pub(crate) fn commit_on(
         return Ok(committed);
     }
     // TiKV knows transactions by their timestamps, and that of the past may have served already: the commit takes a new one.
-    let now = match base.is_past {
-        true => Some(unchanged::move_to_now(shared, base, overlay)?),
-        false => None,
+    let now = if base.is_past {
+        Some(unchanged::move_to_now(shared, base, overlay)?)
+    } else {
+        None
     };
     let base = now.as_ref().unwrap_or(base);
     let at = base.at()?;
@@ -474,7 +475,14 @@ fn prepare(
             value
         };
         if value.len() > WHOLE_BYTES_MAX {
-            put_in_parts(shared, &mut mutations, *tree, stored_key, &value, (at, place));
+            put_in_parts(
+                shared,
+                &mut mutations,
+                *tree,
+                stored_key,
+                &value,
+                (at, place),
+            );
             place += 1;
         } else if is_long {
             mutations.puts.push((stored_key, whole_of_long(&value)));

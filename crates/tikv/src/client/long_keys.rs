@@ -379,18 +379,18 @@ mod tests {
     }
 
     fn read(stored: &Stored, from: &[u8], to: Option<&[u8]>) -> Pairs {
-        let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+        let range = (
+            Bound::Included(from),
+            to.map_or(Bound::Unbounded, Bound::Excluded),
+        );
         let rows = if to.is_some_and(|to| to <= from) {
             None
         } else {
             Some(stored.range::<[u8], _>(range))
         };
         let rows = rows.into_iter().flatten();
-        rows.map(|(key, (tail, value))| match KEYS.is_long(key) {
-            true => (KEYS.whole(key, tail), value.clone()),
-            false => (key.clone(), value.clone()),
-        })
-        .collect()
+        rows.map(|(key, (tail, value))| (KEYS.whole(key, tail), value.clone()))
+            .collect()
     }
 
     /// Scans a range by pages of at most `rows` rows that end at the borders of regions. Returns the rows, and how often a group was
@@ -406,15 +406,19 @@ mod tests {
         let (mut found, mut passes, mut steps) = (Pairs::new(), 0, 0);
         while let Some((lower, upper)) = rest.take() {
             steps += 1;
-            assert!(steps < 10_000, "the scan does not move: {lower:?} {upper:?}");
+            assert!(
+                steps < 10_000,
+                "the scan does not move: {lower:?} {upper:?}"
+            );
             if upper.as_ref().is_some_and(|upper| *upper <= lower) {
                 break;
             }
             let from = KEYS.stored_lower(&lower).into_owned();
-            let to = upper.as_ref().map(|upper| KEYS.stored_upper(upper).into_owned());
-            let inside = |border: &&Vec<u8>| {
-                from < **border && to.as_ref().is_none_or(|to| *border < to)
-            };
+            let to = upper
+                .as_ref()
+                .map(|upper| KEYS.stored_upper(upper).into_owned());
+            let inside =
+                |border: &&Vec<u8>| from < **border && to.as_ref().is_none_or(|to| *border < to);
             let border = match direction {
                 Direction::Forward => regions.iter().find(inside),
                 Direction::Backward => regions.iter().rfind(inside),
@@ -453,7 +457,10 @@ mod tests {
                 }
             };
             for (key, _) in &rows {
-                assert!(is_within(key, &covered.0, covered.1.as_deref()), "{key:?} {covered:?}");
+                assert!(
+                    is_within(key, &covered.0, covered.1.as_deref()),
+                    "{key:?} {covered:?}"
+                );
             }
             found.extend(rows);
             rest = after;
@@ -499,7 +506,10 @@ mod tests {
                     if direction == Direction::Backward {
                         found.reverse();
                     }
-                    assert_eq!(found, expected, "{range:?} {direction:?} {sizes:?} {regions:?}");
+                    assert_eq!(
+                        found, expected,
+                        "{range:?} {direction:?} {sizes:?} {regions:?}"
+                    );
                 }
             }
         }
@@ -507,7 +517,8 @@ mod tests {
     }
 
     fn clone<'a>(rows: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) -> Pairs {
-        rows.map(|(key, value)| (key.clone(), value.clone())).collect()
+        rows.map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
     }
 
     #[test]

@@ -147,7 +147,10 @@ mod tests {
             bytes: 292 << 20,
         };
         assert_eq!(read(answer), Some(stats));
-        assert_eq!(read(r#"{"count":0,"storage_size":0}"#), Some(RegionStats::default()));
+        assert_eq!(
+            read(r#"{"count":0,"storage_size":0}"#),
+            Some(RegionStats::default())
+        );
         for malformed in ["", "null", "{}", r#"{"count": "x", "storage_size": 1}"#] {
             assert_eq!(read(malformed), None);
         }

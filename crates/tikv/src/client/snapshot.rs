@@ -215,8 +215,7 @@ impl Base {
         let mut pairs = self.whole(tree, stored)?;
         for (key, value) in &mut pairs {
             if keys.is_long(key) {
-                let (_, rest) =
-                    value::split_tail(value).ok_or_else(|| self.broken(tree, key))?;
+                let (_, rest) = value::split_tail(value).ok_or_else(|| self.broken(tree, key))?;
                 let behind = value.len() - rest.len();
                 value.drain(..behind);
             }
@@ -245,7 +244,10 @@ impl Base {
 
     /// Of a stored key whose value cannot be read.
     fn broken(&self, tree: TreeId, key: &[u8]) -> Error {
-        malformed(tree, self.shared.keys.split(key).map_or(&[], |(_, key)| key))
+        malformed(
+            tree,
+            self.shared.keys.split(key).map_or(&[], |(_, key)| key),
+        )
     }
 
     /// The values of some stored forms, those of long keys with the tails: reads the parts of those that are in parts.

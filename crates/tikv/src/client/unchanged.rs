@@ -118,7 +118,10 @@ async fn values_at(
     let mut snapshot = client.snapshot(at, options());
     if let [key] = keys {
         let value = snapshot.get(key.clone()).await?;
-        return Ok(value.map(|value| (key.clone(), value)).into_iter().collect());
+        return Ok(value
+            .map(|value| (key.clone(), value))
+            .into_iter()
+            .collect());
     }
     let pairs = snapshot.batch_get(keys.to_vec()).await?;
     Ok(pairs.map(|pair| (pair.0.into(), pair.1)).collect())

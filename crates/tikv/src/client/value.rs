@@ -148,7 +148,10 @@ mod tests {
             assert_eq!(read(stored), Some(Stored::InParts(place)));
         }
         let long = with_tail(b"tail", b"leaf");
-        assert_eq!(read(whole_of_long(&long)), Some(Stored::Whole(long.clone())));
+        assert_eq!(
+            read(whole_of_long(&long)),
+            Some(Stored::Whole(long.clone()))
+        );
         assert_eq!(split_tail(&long), Some((&b"tail"[..], &b"leaf"[..])));
         for malformed in [&[][..], &[0, 0, 0], &[0, 0, 0, 9, 1]] {
             assert_eq!(split_tail(malformed), None);

@@ -28,7 +28,16 @@ fn a_statement_meets_what_another_server_has_committed() {
     };
     let (one, other) = (open(), open());
     let tree = new_tree(&one);
-    put(&one, tree, &[("changed", "0"), ("deleted", "0"), ("kept", "0"), ("later", "0")]);
+    put(
+        &one,
+        tree,
+        &[
+            ("changed", "0"),
+            ("deleted", "0"),
+            ("kept", "0"),
+            ("later", "0"),
+        ],
+    );
     let base = one.snapshot();
     put(&other, tree, &[("changed", "1"), ("inserted", "1")]);
     delete(&other, tree, "deleted");
@@ -54,10 +63,16 @@ fn a_statement_meets_what_another_server_has_committed() {
     put(&other, tree, &[("later", "1")]);
     assert!(is_conflict(transaction.commit(Operations::default())));
     let transaction = one.begin(&one.snapshot());
+    let began = one.stats().round_trips;
     stage(&transaction, tree, "changed", "mine").unwrap();
+    let taken = one.stats().round_trips - began;
+    assert!(taken <= 2, "{taken} round trips of a statement");
     stage(&transaction, tree, "absent", "mine").unwrap();
     transaction.commit(Operations::default()).unwrap();
-    assert_eq!(get(&other.snapshot(), tree, "changed").as_deref(), Some("mine"));
+    assert_eq!(
+        get(&other.snapshot(), tree, "changed").as_deref(),
+        Some("mine")
+    );
 }
 
 #[test]
@@ -67,7 +82,11 @@ fn a_transaction_in_the_past_writes_what_has_not_changed_since() {
     };
     let (one, other) = (open(), open());
     let tree = new_tree(&one);
-    put(&one, tree, &[("a", "0"), ("b", "0"), ("c", "0"), ("blind", "0")]);
+    put(
+        &one,
+        tree,
+        &[("a", "0"), ("b", "0"), ("c", "0"), ("blind", "0")],
+    );
     let (reader, stamp) = loop {
         let snapshot = one.snapshot();
         if let Some(stamp) = snapshot.stamp().unwrap() {
@@ -77,7 +96,10 @@ fn a_transaction_in_the_past_writes_what_has_not_changed_since() {
     put(&other, tree, &[("a", "1")]);
     let past = || other.snapshot_at(stamp).unwrap();
     let transaction = other.begin(&past());
-    assert_eq!(get(&transaction.snapshot(), tree, "a").as_deref(), Some("0"));
+    assert_eq!(
+        get(&transaction.snapshot(), tree, "a").as_deref(),
+        Some("0")
+    );
     assert!(is_conflict(stage(&transaction, tree, "a", "mine")));
     drop(transaction);
     // Any number of transactions may begin at the same time, also on the server that has its snapshot still.
@@ -104,7 +126,13 @@ fn a_transaction_in_the_past_writes_what_has_not_changed_since() {
     assert!(is_conflict(blind.commit(Operations::default())));
     let now = one.snapshot();
     assert_eq!(keys(&now, tree), ["a", "b", "blind", "c", "d", "e"]);
-    for (key, value) in [("a", "1"), ("b", "mine"), ("c", "mine"), ("d", "mine"), ("e", "1")] {
+    for (key, value) in [
+        ("a", "1"),
+        ("b", "mine"),
+        ("c", "mine"),
+        ("d", "mine"),
+        ("e", "1"),
+    ] {
         assert_eq!(get(&now, tree, key).as_deref(), Some(value), "{key}");
     }
     assert_eq!(get(&reader, tree, "b").as_deref(), Some("0"));

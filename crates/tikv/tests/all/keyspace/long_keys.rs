@@ -87,10 +87,15 @@ fn many_long_keys_with_the_same_begin_are_read_in_order() {
     expected.extend((0..40).map(|n| long(&format!("{:02}", n * 7 % 40), 200 << 10)));
     expected.push(long("parts", 3 << 20));
     let most_plain = vec![b'k'; 7 << 10];
-    expected.extend((1..most_plain.len()).step_by(2000).map(|len| most_plain[..len].to_vec()));
+    expected.extend(
+        (1..most_plain.len())
+            .step_by(2000)
+            .map(|len| most_plain[..len].to_vec()),
+    );
     for some in expected.chunks(8) {
         let mut set = WriteSet::new();
-        some.iter().for_each(|key| set.put(tree, key, &key[..3.min(key.len())]));
+        some.iter()
+            .for_each(|key| set.put(tree, key, &key[..3.min(key.len())]));
         engine.commit(set).unwrap();
     }
     let large = vec![7; 2 << 20];
@@ -106,9 +111,15 @@ fn many_long_keys_with_the_same_begin_are_read_in_order() {
     let all = |direction| keys(&snapshot, tree, Unbounded, Unbounded, direction);
     assert_same(&all(Direction::Forward), &expected);
     assert_same(&backward(all(Direction::Backward)), &expected);
-    assert_eq!(snapshot.get(tree, &long("05", 200 << 10)).unwrap(), Some(large));
+    assert_eq!(
+        snapshot.get(tree, &long("05", 200 << 10)).unwrap(),
+        Some(large)
+    );
     let parts = long("parts", 3 << 20);
-    assert_eq!(snapshot.get(tree, &parts).unwrap().as_deref(), Some(&b"kkk"[..]));
+    assert_eq!(
+        snapshot.get(tree, &parts).unwrap().as_deref(),
+        Some(&b"kkk"[..])
+    );
     // Bounds within the group, of keys that are there and that are not.
     let bounds = [long("05", 200 << 10), long("17", 5), long("30", 300 << 10)];
     for (lower, upper) in [(0, 1), (0, 2), (1, 2)] {
@@ -122,7 +133,9 @@ fn many_long_keys_with_the_same_begin_are_read_in_order() {
         assert_same(&found(Direction::Forward), &there);
         assert_same(&backward(found(Direction::Backward)), &there);
     }
-    let mut cursor = snapshot.cursor(tree, Unbounded, Unbounded, Direction::Forward).unwrap();
+    let mut cursor = snapshot
+        .cursor(tree, Unbounded, Unbounded, Direction::Forward)
+        .unwrap();
     for n in [30, 3, 39] {
         cursor.seek(&long(&format!("{n:02}"), 0)).unwrap();
         let (key, _) = cursor.next().unwrap().unwrap();
@@ -144,17 +157,29 @@ fn many_long_keys_with_the_same_begin_are_read_in_order() {
     expected.sort();
     assert_eq!(expected.len(), before - 10);
     let own = transaction.snapshot();
-    assert_same(&keys(&own, tree, Unbounded, Unbounded, Direction::Forward), &expected);
+    assert_same(
+        &keys(&own, tree, Unbounded, Unbounded, Direction::Forward),
+        &expected,
+    );
     let found = keys(&own, tree, Unbounded, Unbounded, Direction::Backward);
     assert_same(&backward(found), &expected);
     transaction.commit(Operations::default()).unwrap();
     let now = engine.snapshot();
-    assert_same(&keys(&now, tree, Unbounded, Unbounded, Direction::Forward), &expected);
+    assert_same(
+        &keys(&now, tree, Unbounded, Unbounded, Direction::Forward),
+        &expected,
+    );
     assert_eq!(snapshot_count(&snapshot, tree), before);
     let mut set = WriteSet::new();
     set.delete_range(tree, &long("00", 0), None);
     engine.commit(set).unwrap();
-    let left = keys(&engine.snapshot(), tree, Unbounded, Unbounded, Direction::Forward);
+    let left = keys(
+        &engine.snapshot(),
+        tree,
+        Unbounded,
+        Unbounded,
+        Direction::Forward,
+    );
     expected.retain(|key| *key < long("00", 0));
     assert_same(&left, &expected);
 }
@@ -191,12 +216,18 @@ fn parts_of_the_values_of_long_keys_are_collected() {
     let snapshot = engine.snapshot();
     assert_eq!(snapshot.get(tree, &kept).unwrap(), Some(large));
     // Its tail alone is stored in parts.
-    assert_eq!(snapshot.get(tree, &replaced).unwrap().as_deref(), Some(&b"small"[..]));
+    assert_eq!(
+        snapshot.get(tree, &replaced).unwrap().as_deref(),
+        Some(&b"small"[..])
+    );
     assert!(!snapshot.contains(tree, &deleted).unwrap());
     let wanted: Vec<(TreeId, &[u8])> = [&kept, &replaced, &deleted]
         .map(|key| (tree, key.as_slice()))
         .to_vec();
     let again = engine.snapshot();
     again.prefetch(&wanted).unwrap();
-    assert_eq!(again.get(tree, &replaced).unwrap().as_deref(), Some(&b"small"[..]));
+    assert_eq!(
+        again.get(tree, &replaced).unwrap().as_deref(),
+        Some(&b"small"[..])
+    );
 }

@@ -32,5 +32,8 @@ fn trees_have_about_the_size_of_their_rows() {
         (written / 4..written * 4).contains(&size.bytes),
         "{size:?}, not about {written}"
     );
-    assert!(size.key_bytes > 0 && size.key_bytes < size.bytes / 20, "{size:?}");
+    assert!(
+        size.key_bytes > 0 && size.key_bytes < size.bytes / 20,
+        "{size:?}"
+    );
 }
