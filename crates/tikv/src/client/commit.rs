@@ -25,8 +25,12 @@ use crate::client::value::{whole, whole_of_long, with_tail};
 const BLIND_ATTEMPTS_MAX: u32 = 200;
 /// Range deletes of write sets with nothing else are committed in parts of so many keys.
 const DELETES_AT_ONCE: usize = 1000;
+/// Fewer keys if they have so many bytes together.
+const DELETE_BYTES_AT_ONCE: usize = 8 << 20;
 /// A range delete beside other operations may remove so many keys.
 const DELETES_MAX: usize = 20_000;
+/// The keys that it removes may have so many bytes.
+const DELETE_BYTES_MAX: usize = 128 << 20;
 /// Long keys that are read with one request when a range is deleted.
 const LONG_KEYS_AT_ONCE: usize = 64;
 /// Parts of large values that are written with one transaction.
@@ -123,7 +127,16 @@ pub(crate) fn add(overlay: &mut Overlay, set: &Operations, base: &Snapshot) -> R
         let low = Bound::Included(lower);
         let mut cursor = snapshot.cursor(tree, low, upper, Direction::Forward)?;
         let mut keys = Vec::new();
+        let mut bytes = 0;
         while let Some((key, _)) = cursor.next()? {
+            bytes += key.len();
+            if bytes > DELETE_BYTES_MAX {
+                return Err(Error::TooLarge {
+                    what: "range delete, in bytes of keys,",
+                    bytes,
+                    limit: DELETE_BYTES_MAX,
+                });
+            }
             if keys.len() == DELETES_MAX {
                 return Err(Error::TooLarge {
                     what: "range delete, in keys,",
@@ -198,52 +211,58 @@ fn shorten_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<()> {
             let base = Snapshot::new(shared);
             let range = (from.clone(), to.clone());
             let part = (shared.regions).clip(&shared.connection, range, Direction::Forward)?;
-            let found = base
+            let mut found = base
                 .base
                 .scan_keys(&part.0, &part.1, DELETES_MAX as u32 + 1)?;
-            if found.len() <= DELETES_MAX {
-                if part.1 == to {
-                    break;
-                }
-                from = part.1;
-                continue;
-            }
-            for keys in found[..DELETES_MAX].chunks(DELETES_AT_ONCE) {
-                let mut part = Operations::default();
-                delete_stored(&base.base, &mut part, tree, keys, bounds)?;
-                if !part.is_empty() {
-                    commit(shared, &mut part, None, true)?;
+            let next = (found.len() > DELETES_MAX).then(|| found.pop()).flatten();
+            // Long keys together may be too large for one commit.
+            if next.is_some() || found.iter().any(|key| shared.keys.is_long(key)) {
+                for keys in found.chunks(DELETES_AT_ONCE) {
+                    delete_stored(shared, &base.base, tree, keys, bounds)?;
                 }
             }
-            from.clone_from(&found[DELETES_MAX]);
+            match next {
+                Some(next) => from = next,
+                None if part.1 == to => break,
+                None => from = part.1,
+            }
         }
     }
     Ok(())
 }
 
-/// Adds the deletion of some stored keys to a write set. Of long keys, which are read for that, only those between the bounds.
+/// Deletes some stored keys. Of long keys, which are read for that, only those between the bounds.
 fn delete_stored(
+    shared: &Arc<Shared>,
     base: &Base,
-    set: &mut Operations,
     tree: TreeId,
     stored: &[Vec<u8>],
     (lower, upper): (&[u8], Option<&[u8]>),
 ) -> Result<()> {
-    let keys = &base.shared.keys;
+    let keys = &shared.keys;
     let is_long = |key: &&Vec<u8>| keys.is_long(key);
+    let mut part = Operations::default();
     for key in stored.iter().filter(|key| !is_long(key)) {
-        set.delete(tree, &key[keys.value_prefix_len()..]);
+        part.delete(tree, &key[keys.value_prefix_len()..]);
     }
     let long: Vec<Vec<u8>> = stored.iter().filter(is_long).cloned().collect();
     for long in long.chunks(LONG_KEYS_AT_ONCE) {
-        let rows = base.get_raw(long)?.into_iter().collect();
-        for (key, _) in base.rows(tree, rows)? {
-            if key.as_slice() >= lower && upper.is_none_or(|upper| key.as_slice() < upper) {
-                set.delete(tree, &key);
+        for row in base.get_raw(long)? {
+            for (key, _) in base.rows(tree, vec![row])? {
+                if key.as_slice() >= lower && upper.is_none_or(|upper| key.as_slice() < upper) {
+                    part.delete(tree, &key);
+                }
+            }
+            if part.bytes() >= DELETE_BYTES_AT_ONCE {
+                commit(shared, &mut part, None, true)?;
+                part = Operations::default();
             }
         }
     }
-    Ok(())
+    if part.is_empty() {
+        return Ok(());
+    }
+    commit(shared, &mut part, None, true).map(drop)
 }
 
 /// Deletes ranges, some keys at a time.
@@ -261,6 +280,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
             let mut part = Operations::default();
             let mut last = Vec::new();
             while part.len() < DELETES_AT_ONCE
+                && part.bytes() < DELETE_BYTES_AT_ONCE
                 && let Some((key, _)) = cursor.next()?
             {
                 part.delete(tree, key);
@@ -269,7 +289,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
             if part.is_empty() {
                 break;
             }
-            let is_last = part.len() < DELETES_AT_ONCE;
+            let is_last = part.len() < DELETES_AT_ONCE && part.bytes() < DELETE_BYTES_AT_ONCE;
             commit(shared, &mut part, None, true)?;
             if is_last {
                 break;
