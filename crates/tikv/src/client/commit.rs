@@ -30,7 +30,7 @@ const DELETE_BYTES_AT_ONCE: usize = 8 << 20;
 /// A range delete beside other operations may remove so many keys.
 const DELETES_MAX: usize = 20_000;
 /// The keys that it removes may have so many bytes.
-const DELETE_BYTES_MAX: usize = 128 << 20;
+const DELETE_BYTES_MAX: usize = 160 << 20;
 /// Long keys that are read with one request when a range is deleted.
 const LONG_KEYS_AT_ONCE: usize = 64;
 /// Parts of large values that are written with one transaction.
