@@ -170,6 +170,23 @@ fn many_long_keys_with_the_same_begin_are_read_in_order() {
         &expected,
     );
     assert_eq!(snapshot_count(&snapshot, tree), before);
+    // A range that is deleted in parts: only what lies between the bounds.
+    let mut set = WriteSet::new();
+    set.set_frees_space();
+    set.put(tree, b"beside", b"");
+    set.delete_range(tree, &long("10", 0), Some(&long("15", 100 << 10)));
+    engine.commit(set).unwrap();
+    let left = keys(
+        &engine.snapshot(),
+        tree,
+        Unbounded,
+        Unbounded,
+        Direction::Forward,
+    );
+    expected.retain(|key| *key < long("10", 0) || *key >= long("15", 100 << 10));
+    expected.push(b"beside".to_vec());
+    expected.sort();
+    assert_same(&left, &expected);
     let mut set = WriteSet::new();
     set.delete_range(tree, &long("00", 0), None);
     engine.commit(set).unwrap();
