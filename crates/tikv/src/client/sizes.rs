@@ -1,8 +1,9 @@
 //! How much space trees take, about.
 //!
 //! PD knows the size of each region, but a region may have many trees, and a small tree is only a part of one. So the first rows of a
-//! tree are read. If that are all, the size is theirs. Otherwise their mean size, times the number of rows that the caller knows, is an
-//! estimate, which is corrected by PD: the tree has at least the regions that lie within it, and at most those that it has a key in.
+//! tree are read. If the tree has no others, the size is theirs. Otherwise the estimate is their mean size times the number of rows that
+//! the caller knows, within limits that PD sets: a tree has at least the regions that lie within it, and at most those that it has a
+//! key in.
 //!
 //! A size is that of one copy. It is remembered for some seconds. `measure.rs` has the requests.
 
