@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use frond_kv::{Committed, Direction, Error, MemoryBudget, Operations, Result, TreeId, WriteSet};
 
-use crate::{ClusterOptions, ClusterStats, Collected};
+use crate::{ClusterOptions, ClusterStats, Collected, TreeSize};
 
 /// Gives a type without values its methods: names, types of the arguments, types of the results.
 macro_rules! methods {
@@ -58,6 +58,7 @@ methods! { Cluster {
     fn now_ms() -> u64;
     fn memory() -> &MemoryBudget;
     fn count(TreeId) -> Result<u64>;
+    fn tree_size(TreeId, u64) -> Result<TreeSize>;
     fn durable_stamp() -> u64;
     fn set_stamp_listener(Arc<dyn Fn(u64) + Send + Sync>) -> ();
     fn set_stamp_combination(Arc<dyn Fn(u64) -> Option<u64> + Send + Sync>) -> ();

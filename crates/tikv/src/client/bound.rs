@@ -24,3 +24,11 @@ pub(crate) fn just_above(key: &[u8]) -> Vec<u8> {
     above.push(0);
     above
 }
+
+/// The first key above all that begin with `prefix`.
+pub(crate) fn just_above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut above = prefix[..=keep].to_vec();
+    above[keep] += 1;
+    Some(above)
+}

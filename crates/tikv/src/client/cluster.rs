@@ -20,8 +20,10 @@ use crate::client::fence;
 use crate::client::garbage;
 use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
+use crate::client::measure;
 use crate::client::regions::{Nodes, Regions};
 use crate::client::shared::{RowBytes, Shared};
+use crate::client::sizes::Sizes;
 use crate::client::snapshot::{Base, Snapshot};
 use crate::client::stamps::{self, DurableStamp, InFlight};
 use crate::client::transaction::Transaction;
@@ -30,6 +32,7 @@ use crate::client::value::{self, Stored};
 use crate::collected::Collected;
 use crate::options::ClusterOptions;
 use crate::stats::{ClusterStats, Requests};
+use crate::tree_size::TreeSize;
 
 /// A handle to a cluster. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -65,6 +68,7 @@ impl Cluster {
                 regions: Regions::default(),
                 nodes: Nodes::default(),
                 row_bytes: RowBytes::default(),
+                tree_sizes: Sizes::default(),
                 collected: Mutex::default(),
             }),
         })
@@ -89,8 +93,8 @@ impl Cluster {
         Snapshot::new(&self.shared)
     }
 
-    /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. No commit can be based on it. `None` if the stamp is not
-    /// that of a snapshot. The caller sees to it that garbage was not collected up to there.
+    /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. A commit that is based on it conflicts with what has changed
+    /// since. `None` if the stamp is not that of a snapshot. The caller sees to it that garbage was not collected up to there.
     pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
         let at = stamps::snapshot_of(stamp)?;
         Some(Snapshot {
@@ -115,6 +119,10 @@ impl Cluster {
             Some(Some(stored)) => stored,
         };
         match value::read(stored) {
+            Some(Stored::Whole(value)) if self.shared.keys.long().is_long(key) => {
+                let (_, value) = value::split_tail(&value).ok_or_else(|| malformed(tree, key))?;
+                Ok(Some(Some(value.to_vec())))
+            }
             Some(Stored::Whole(value)) => Ok(Some(Some(value))),
             Some(Stored::InParts(_)) => Ok(None),
             None => Err(malformed(tree, key)),
@@ -231,6 +239,14 @@ impl Cluster {
             entries += 1;
         }
         Ok(entries)
+    }
+
+    /// About how much space a tree takes that has about so many rows. It may be some seconds old.
+    ///
+    /// # Errors
+    /// [`frond_kv::Error::Unavailable`].
+    pub fn tree_size(&self, tree: TreeId, rows: u64) -> Result<TreeSize> {
+        measure::tree_size(&self.shared, tree, rows)
     }
 
     /// The last stamp that readers may rely on: all commits with stamps up to it are in every snapshot that is taken from now

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_kv::operation::Op;
-use frond_kv::{Committed, Direction, Error, KEY_BYTES_MAX, Operations, Result, TreeId};
+use frond_kv::{Committed, Direction, Error, Operations, Result, TreeId};
 use tikv::{Timestamp, TimestampExt, TransactionClient};
 
-use crate::client::bound::half_open;
 use crate::client::connection::{Calls, Kind, options, patiently};
 use crate::client::counters::Slot;
 use crate::client::failure::{self, CommitFailure};
@@ -18,16 +17,22 @@ use crate::client::overlay::{Change, Overlay, TreeKey, value_after};
 use crate::client::shared::Shared;
 use crate::client::snapshot::{Base, Snapshot};
 use crate::client::stamps::{self, InFlightEntry, STAMPS_MAX};
-use crate::client::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record, whole};
+use crate::client::unchanged;
+use crate::client::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record};
+use crate::client::value::{whole, whole_of_long, with_tail};
 
-/// TiKV takes no longer keys; some bytes are left for what it adds.
-const STORED_KEY_BYTES_MAX: usize = 7 << 10;
 /// A write set that is not based on a snapshot is tried so often.
 const BLIND_ATTEMPTS_MAX: u32 = 200;
 /// Range deletes of write sets with nothing else are committed in parts of so many keys.
 const DELETES_AT_ONCE: usize = 1000;
+/// Fewer keys if they have so many bytes together.
+const DELETE_BYTES_AT_ONCE: usize = 8 << 20;
 /// A range delete beside other operations may remove so many keys.
 const DELETES_MAX: usize = 20_000;
+/// The keys that it removes may have so many bytes.
+const DELETE_BYTES_MAX: usize = 160 << 20;
+/// Long keys that are read with one request when a range is deleted.
+const LONG_KEYS_AT_ONCE: usize = 64;
 /// Parts of large values that are written with one transaction.
 const PARTS_AT_ONCE: usize = 8;
 /// The longest wait of a commit for locks of other transactions.
@@ -122,7 +127,16 @@ pub(crate) fn add(overlay: &mut Overlay, set: &Operations, base: &Snapshot) -> R
         let low = Bound::Included(lower);
         let mut cursor = snapshot.cursor(tree, low, upper, Direction::Forward)?;
         let mut keys = Vec::new();
+        let mut bytes = 0;
         while let Some((key, _)) = cursor.next()? {
+            bytes += key.len();
+            if bytes > DELETE_BYTES_MAX {
+                return Err(Error::TooLarge {
+                    what: "range delete, in bytes of keys,",
+                    bytes,
+                    limit: DELETE_BYTES_MAX,
+                });
+            }
             if keys.len() == DELETES_MAX {
                 return Err(Error::TooLarge {
                     what: "range delete, in keys,",
@@ -191,40 +205,64 @@ fn shorten_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<()> {
         let Op::DeleteRange { tree, lower, upper } = op else {
             continue;
         };
-        let (mut from, to) = {
-            let (lower, upper) = half_open(
-                Bound::Included(lower),
-                upper.map_or(Bound::Unbounded, Bound::Excluded),
-            );
-            let keys = &shared.keys;
-            let upper = upper.map_or_else(|| keys.tree(tree).1, |upper| keys.value(tree, &upper));
-            (keys.value(tree, &lower), upper)
-        };
-        let prefix = shared.keys.value_prefix_len();
+        let bounds = (lower, upper);
+        let (mut from, to) = shared.keys.range(tree, lower, upper);
         loop {
             let base = Snapshot::new(shared);
             let range = (from.clone(), to.clone());
             let part = (shared.regions).clip(&shared.connection, range, Direction::Forward)?;
-            let found = base
+            let mut found = base
                 .base
                 .scan_keys(&part.0, &part.1, DELETES_MAX as u32 + 1)?;
-            if found.len() <= DELETES_MAX {
-                if part.1 == to {
-                    break;
+            let next = (found.len() > DELETES_MAX).then(|| found.pop()).flatten();
+            // Long keys together may be too large for one commit.
+            if next.is_some() || found.iter().any(|key| shared.keys.is_long(key)) {
+                for keys in found.chunks(DELETES_AT_ONCE) {
+                    delete_stored(shared, &base.base, tree, keys, bounds)?;
                 }
-                from = part.1;
-                continue;
             }
-            for keys in found[..DELETES_MAX].chunks(DELETES_AT_ONCE) {
-                let mut part = Operations::default();
-                keys.iter()
-                    .for_each(|key| part.delete(tree, &key[prefix..]));
-                commit(shared, &mut part, None, true)?;
+            match next {
+                Some(next) => from = next,
+                None if part.1 == to => break,
+                None => from = part.1,
             }
-            from.clone_from(&found[DELETES_MAX]);
         }
     }
     Ok(())
+}
+
+/// Deletes some stored keys. Of long keys, which are read for that, only those between the bounds.
+fn delete_stored(
+    shared: &Arc<Shared>,
+    base: &Base,
+    tree: TreeId,
+    stored: &[Vec<u8>],
+    (lower, upper): (&[u8], Option<&[u8]>),
+) -> Result<()> {
+    let keys = &shared.keys;
+    let is_long = |key: &&Vec<u8>| keys.is_long(key);
+    let mut part = Operations::default();
+    for key in stored.iter().filter(|key| !is_long(key)) {
+        part.delete(tree, &key[keys.value_prefix_len()..]);
+    }
+    let long: Vec<Vec<u8>> = stored.iter().filter(is_long).cloned().collect();
+    for long in long.chunks(LONG_KEYS_AT_ONCE) {
+        for row in base.get_raw(long)? {
+            for (key, _) in base.rows(tree, vec![row])? {
+                if key.as_slice() >= lower && upper.is_none_or(|upper| key.as_slice() < upper) {
+                    part.delete(tree, &key);
+                }
+            }
+            if part.bytes() >= DELETE_BYTES_AT_ONCE {
+                commit(shared, &mut part, None, true)?;
+                part = Operations::default();
+            }
+        }
+    }
+    if part.is_empty() {
+        return Ok(());
+    }
+    commit(shared, &mut part, None, true).map(drop)
 }
 
 /// Deletes ranges, some keys at a time.
@@ -242,6 +280,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
             let mut part = Operations::default();
             let mut last = Vec::new();
             while part.len() < DELETES_AT_ONCE
+                && part.bytes() < DELETE_BYTES_AT_ONCE
                 && let Some((key, _)) = cursor.next()?
             {
                 part.delete(tree, key);
@@ -250,7 +289,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
             if part.is_empty() {
                 break;
             }
-            let is_last = part.len() < DELETES_AT_ONCE;
+            let is_last = part.len() < DELETES_AT_ONCE && part.bytes() < DELETE_BYTES_AT_ONCE;
             commit(shared, &mut part, None, true)?;
             if is_last {
                 break;
@@ -269,13 +308,21 @@ pub(crate) fn commit_on(
     stamped: Option<Stamped>,
     needs_lease: bool,
 ) -> Result<Committed> {
-    let at = base.at()?;
     let committed = Committed {
         first_stamp: stamped.as_ref().map(|stamped| stamped.first),
     };
     if overlay.is_empty() {
+        base.at()?;
         return Ok(committed);
     }
+    // TiKV knows transactions by their timestamps, and that of the past may have served already: the commit takes a new one.
+    let now = if base.is_past {
+        Some(unchanged::move_to_now(shared, base, overlay)?)
+    } else {
+        None
+    };
+    let base = now.as_ref().unwrap_or(base);
+    let at = base.at()?;
     let (connection, keys) = (&shared.connection, &shared.keys);
     let Some(mut slot) = shared.slots.take(connection, keys, at, needs_lease)? else {
         // The server may not make the commit. The caller tries again when it has a lease.
@@ -314,7 +361,8 @@ pub(crate) fn commit_on(
         Ok(Outcome::TryAgain) => (Err(try_again()), true),
         Ok(Outcome::Failed(CommitFailure::Conflict(key))) => {
             Calls::count(&shared.connection.calls.conflicts);
-            (Err(failure::conflict(&shared.keys, &key)), true)
+            let concerned = overlay.changes().keys().chain(overlay.guards());
+            (Err(failure::conflict(&shared.keys, &key, concerned)), true)
         }
         Ok(Outcome::Failed(CommitFailure::Blocked(text)) | Outcome::NotCommitted(text)) => {
             (Err(Error::Unavailable(text)), true)
@@ -389,6 +437,13 @@ fn prepare(
             to_read.push((tree, key));
             continue;
         }
+        if keys.long().is_long(key) {
+            return Err(Error::TooLarge {
+                what: "key",
+                bytes: key.len(),
+                limit: keys.long().head_bytes(),
+            });
+        }
         let before = slot.added.get(of).map(Vec::as_slice);
         let all: Vec<&[u8]> = before
             .into_iter()
@@ -408,7 +463,6 @@ fn prepare(
     let mut place = 0;
     for ((tree, key), change) in overlay.changes() {
         let stored_key = keys.value(*tree, key);
-        check_key(&stored_key, key)?;
         let value = match change {
             Change::Merge(_) if shared.is_counter(*tree, key) => continue,
             Change::Merge(_) => {
@@ -430,27 +484,35 @@ fn prepare(
                 |stored: &Vec<u8>| keys.split_counter(stored).is_some_and(|(of, _)| of == key);
             mutations.deletes.extend(mine.filter(is_of));
         }
-        match value {
-            Some(value) if value.len() > WHOLE_BYTES_MAX => {
-                put_in_parts(
-                    shared,
-                    &mut mutations,
-                    (*tree, key),
-                    stored_key,
-                    &value,
-                    (at, place),
-                );
-                place += 1;
-            }
-            Some(value) => mutations.puts.push((stored_key, whole(&value))),
-            None => mutations.deletes.push(stored_key),
+        let Some(value) = value else {
+            mutations.deletes.push(stored_key);
+            continue;
+        };
+        let is_long = keys.is_long(&stored_key);
+        let value = if is_long {
+            with_tail(keys.long().tail(key), &value).into()
+        } else {
+            value
+        };
+        if value.len() > WHOLE_BYTES_MAX {
+            put_in_parts(
+                shared,
+                &mut mutations,
+                *tree,
+                stored_key,
+                &value,
+                (at, place),
+            );
+            place += 1;
+        } else if is_long {
+            mutations.puts.push((stored_key, whole_of_long(&value)));
+        } else {
+            mutations.puts.push((stored_key, whole(&value)));
         }
     }
     for (tree, key) in overlay.guards() {
         if !overlay.changes().contains_key(&(*tree, key.clone())) {
-            let stored_key = keys.value(*tree, key);
-            check_key(&stored_key, key)?;
-            mutations.locks.push(stored_key);
+            mutations.locks.push(keys.value(*tree, key));
         }
     }
     for (tree, is_created) in overlay.trees() {
@@ -464,18 +526,6 @@ fn prepare(
         }
     }
     Ok((mutations, added))
-}
-
-fn check_key(stored: &[u8], key: &[u8]) -> Result<()> {
-    if stored.len() > STORED_KEY_BYTES_MAX {
-        Err(Error::TooLarge {
-            what: "key",
-            bytes: key.len(),
-            limit: STORED_KEY_BYTES_MAX.min(KEY_BYTES_MAX) - (stored.len() - key.len()),
-        })
-    } else {
-        Ok(())
-    }
 }
 
 /// Keys with their values, if they have some.
@@ -495,7 +545,10 @@ fn values_of<'a>(base: &Base, wanted: &[(TreeId, &'a [u8])]) -> Result<Values<'a
     let mut values = HashMap::with_capacity(wanted.len());
     for ((tree, key), stored_key) in wanted.iter().zip(stored) {
         let value = match found.remove_entry(&stored_key) {
-            Some(pair) => base.whole(*tree, vec![pair])?.pop().map(|(_, value)| value),
+            Some(pair) => {
+                let mut values = base.values(*tree, vec![pair])?;
+                values.pop().map(|(_, value)| value)
+            }
             None => None,
         };
         values.insert((*tree, *key), value);
@@ -506,11 +559,13 @@ fn values_of<'a>(base: &Base, wanted: &[(TreeId, &'a [u8])]) -> Result<Values<'a
 fn put_in_parts(
     shared: &Shared,
     mutations: &mut Mutations,
-    (tree, key): (TreeId, &[u8]),
+    tree: TreeId,
     stored_key: Vec<u8>,
     value: &[u8],
     (at, place): (u64, u32),
 ) {
+    let is_long = shared.keys.is_long(&stored_key);
+    let key = &stored_key[shared.keys.value_prefix_len()..];
     let parts = value.chunks(PART_BYTES);
     let place = Place {
         at,
@@ -525,7 +580,7 @@ fn put_in_parts(
     mutations.parts.push(vec![owned]);
     let groups = pairs.chunks(PARTS_AT_ONCE).map(<[_]>::to_vec);
     mutations.parts.extend(groups);
-    mutations.puts.push((stored_key, place.to_value()));
+    mutations.puts.push((stored_key, place.to_value(is_long)));
 }
 
 /// Writes some parts of a large value. If a later step fails, the collector removes them.

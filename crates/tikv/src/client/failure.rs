@@ -62,9 +62,18 @@ pub(crate) fn may_pass(error: &ClientError) -> bool {
     }
 }
 
-/// The engine's error for a conflict on a stored key.
-pub(crate) fn conflict(keys: &Keys, key: &[u8]) -> Error {
-    let (tree, key) = keys.split(key).unwrap_or((TreeId(0), &[]));
+/// The engine's error for a conflict on a stored key. Long keys are found among those that the commit concerns.
+pub(crate) fn conflict<'a>(
+    keys: &Keys,
+    stored: &'a [u8],
+    mut concerned: impl Iterator<Item = &'a (TreeId, Vec<u8>)>,
+) -> Error {
+    let (tree, mut key) = keys.split(stored).unwrap_or((TreeId(0), &[]));
+    if keys.is_long(stored)
+        && let Some((_, whole)) = concerned.find(|(of, key)| keys.value(*of, key) == stored)
+    {
+        key = whole;
+    }
     Error::Conflict {
         tree,
         key: key.to_vec(),

@@ -213,7 +213,7 @@ fn unseen(
     let value_key = |group: &PartOf, owner_key: &Vec<u8>| -> Option<Vec<u8>> {
         there.get(owner_key)?;
         let owner = owners.get(owner_key)?.get(1..)?;
-        Some(keys.value(group.0, owner))
+        Some(keys.stored_value(group.0, owner))
     };
     let value_keys: Vec<Option<Vec<u8>>> = groups
         .keys()

@@ -171,6 +171,13 @@ pub(crate) struct Pd {
 #[derive(Clone)]
 pub(crate) struct Tls(Option<[PathBuf; 3]>);
 
+impl Tls {
+    /// The files of the authority, the certificate and its key.
+    pub(crate) fn files(&self) -> Option<&[PathBuf; 3]> {
+        self.0.as_ref()
+    }
+}
+
 /// A region, as PD knows it. Keys are encoded.
 pub(crate) struct Region {
     pub(crate) id: u64,
@@ -210,6 +217,10 @@ impl Pd {
 
     pub(crate) fn tls(&self) -> &Tls {
         &self.tls
+    }
+
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 
     /// The region with a key, or the one before that. The key is encoded.
@@ -363,7 +374,7 @@ pub(crate) async fn connect(tls: &Tls, address: &str) -> Result<Channel, Failure
 }
 
 /// An address without its scheme.
-fn host(address: &str) -> &str {
+pub(crate) fn host(address: &str) -> &str {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     rest.trim_end_matches('/')
 }

@@ -12,6 +12,7 @@ use crate::client::debounce::Debounce;
 use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
 use crate::client::regions::{Nodes, Regions};
+use crate::client::sizes::Sizes;
 use crate::client::stamps::{DurableStamp, InFlight};
 use crate::client::trees::TreeIds;
 use crate::collected::Collected;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) regions: Regions,
     pub(crate) nodes: Nodes,
     pub(crate) row_bytes: RowBytes,
+    pub(crate) tree_sizes: Sizes,
     /// The work of the garbage collector since the cluster was opened.
     pub(crate) collected: Mutex<Collected>,
 }

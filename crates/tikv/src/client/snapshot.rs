@@ -40,6 +40,8 @@ pub(crate) struct Base {
     pub(crate) at: Result<u64, Failed>,
     /// The transaction that began with this timestamp, for the one commit that may be based on it.
     pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
+    /// Whether it was taken of a timestamp that was given out before.
+    pub(crate) is_past: bool,
     fetched: Mutex<Fetched>,
     /// Protects the versions that it reads from garbage collection.
     _live: Option<InFlightEntry>,
@@ -95,17 +97,19 @@ impl Base {
             shared: shared.clone(),
             at: at.map_err(Failed::from_error),
             transaction: Mutex::new(begun.ok()),
+            is_past: false,
             fetched: Mutex::default(),
             _live: Some(live),
         }
     }
 
-    /// A moment in the past, for reading only. What it reads may be collected.
+    /// A moment in the past. What it reads may be collected.
     pub(crate) fn past(shared: &Arc<Shared>, at: u64) -> Base {
         Base {
             shared: shared.clone(),
             at: Ok(at),
             transaction: Mutex::new(None),
+            is_past: true,
             fetched: Mutex::default(),
             _live: None,
         }
@@ -205,10 +209,51 @@ impl Base {
         })
     }
 
-    /// The values of some stored forms: reads the parts of those that are in parts.
-    pub(crate) fn whole(&self, tree: TreeId, stored: Pairs) -> Result<Pairs> {
+    /// The values of some stored keys.
+    pub(crate) fn values(&self, tree: TreeId, stored: Pairs) -> Result<Pairs> {
         let keys = &self.shared.keys;
-        let broken = |key: &[u8]| malformed(tree, keys.split(key).map_or(&[], |(_, key)| key));
+        let mut pairs = self.whole(tree, stored)?;
+        for (key, value) in &mut pairs {
+            if keys.is_long(key) {
+                let (_, rest) = value::split_tail(value).ok_or_else(|| self.broken(tree, key))?;
+                let behind = value.len() - rest.len();
+                value.drain(..behind);
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The whole keys within the tree and the values of some stored rows, in the same order.
+    pub(crate) fn rows(&self, tree: TreeId, stored: Pairs) -> Result<Pairs> {
+        let keys = &self.shared.keys;
+        let prefix = keys.value_prefix_len();
+        let mut pairs = self.whole(tree, stored)?;
+        for (key, value) in &mut pairs {
+            if keys.is_long(key) {
+                let (tail, rest) =
+                    value::split_tail(value).ok_or_else(|| self.broken(tree, key))?;
+                *key = keys.long().whole(&key[prefix..], tail);
+                let behind = value.len() - rest.len();
+                value.drain(..behind);
+            } else {
+                key.drain(..prefix);
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Of a stored key whose value cannot be read.
+    fn broken(&self, tree: TreeId, key: &[u8]) -> Error {
+        malformed(
+            tree,
+            self.shared.keys.split(key).map_or(&[], |(_, key)| key),
+        )
+    }
+
+    /// The values of some stored forms, those of long keys with the tails: reads the parts of those that are in parts.
+    fn whole(&self, tree: TreeId, stored: Pairs) -> Result<Pairs> {
+        let keys = &self.shared.keys;
+        let broken = |key: &[u8]| self.broken(tree, key);
         let mut places = Vec::new();
         let mut pairs = Vec::with_capacity(stored.len());
         for (key, stored) in stored {
@@ -247,7 +292,7 @@ impl Base {
             return Ok(fetched.clone());
         }
         let found = self.get_raw(std::slice::from_ref(&stored_key))?;
-        let mut pairs = self.whole(tree, found.into_iter().collect())?;
+        let mut pairs = self.values(tree, found.into_iter().collect())?;
         let value = pairs.pop().map(|(_, value)| value);
         if !self.shared.is_counter(tree, key) {
             return Ok(value);
@@ -319,7 +364,7 @@ impl Base {
                 let value = found.remove(key)?;
                 Some((key.clone(), value))
             };
-            let pairs = self.whole(*tree, same.iter().filter_map(take).collect())?;
+            let pairs = self.values(*tree, same.iter().filter_map(take).collect())?;
             let mut fetched = self.fetched.lock();
             if fetched.bytes > FETCHED_BYTES_MAX {
                 *fetched = Fetched::default();

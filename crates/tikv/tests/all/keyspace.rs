@@ -1,5 +1,9 @@
 //! The conformance suite of the seam on a cluster, and what only a cluster does.
 
+mod conflicts;
+mod long_keys;
+mod sizes;
+
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
