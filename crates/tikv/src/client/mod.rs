@@ -1,6 +1,10 @@
 //! The client: what talks to the cluster.
 
+mod attempts;
+mod backoff;
 mod bound;
+mod calls;
+mod clients;
 mod cluster;
 mod commit;
 mod connection;
@@ -16,6 +20,8 @@ mod instances;
 mod keys;
 mod overlay;
 mod pd;
+mod peers;
+mod reach;
 mod regions;
 mod shared;
 mod snapshot;
