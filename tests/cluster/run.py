@@ -61,12 +61,13 @@ OWN = {
     "schema": (600, own("schema")),
     "differential": (900, own("differential")),
     "build": (300, own("build_kills")),
+    "faults": (900, own("faults")),
     "bank": (1800, own("bank_kills")),
 }
 # A suite of tests/clients takes longer over a cluster.
 LONGER = 4
 # They kill what they run on, so they start clusters of their own.
-WITH_THEIR_OWN = {"build", "bank"}
+WITH_THEIR_OWN = {"build", "faults", "bank"}
 SHORT = ["sharing", "schema"]
 
 

@@ -39,6 +39,27 @@ def the_other_server_reads_what_one_writes(one, two):
 
 
 @test
+def collections_are_dropped_capped_and_replaced_in_bounded_requests(one, two):
+    # The store refuses a request without a bound for its rows; TiKV reserves memory for them, and ends.
+    many = [{"_id": n, "n": n % 7} for n in range(DOCUMENTS)]
+    for name in ("dropped", "capped", "replaced"):
+        one.bounds[name].create_index("n")
+        one.bounds[name].insert_many(many)
+    one.bounds.dropped.drop()
+    equal(two.bounds.dropped.count_documents({}), 0)
+    one.bounds.command("convertToCapped", "capped", size=1 << 20)
+    equal(two.bounds.capped.options().get("capped"), True)
+    equal(two.bounds.capped.count_documents({}), DOCUMENTS)
+    one.bounds.capped.aggregate([{"$match": {"n": 3}}, {"$out": "replaced"}])
+    kept = [doc for doc in many if doc["n"] == 3]
+    equal(list(two.bounds.replaced.find().sort("_id", 1)), kept)
+    # Counters of many writers are replaced by a value.
+    equal(two.bounds.replaced.estimated_document_count(), len(kept))
+    two.drop_database("bounds")
+    equal(one.bounds.list_collection_names(), [])
+
+
+@test
 def a_unique_key_is_unique_on_both(one, two):
     one.shop.users.create_index("name", unique=True)
     one.shop.users.insert_one({"_id": 1, "name": "a"})

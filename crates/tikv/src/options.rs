@@ -20,7 +20,7 @@ pub struct ClusterOptions {
     pub key_file: Option<PathBuf>,
     /// All keys begin with this, so that several deployments can share a cluster.
     pub key_prefix: Vec<u8>,
-    /// The time limit of one request.
+    /// The time limit of one request. Nodes that answer, but not in time, get more.
     pub request_timeout: Duration,
     /// The time for which an operation without a limit is tried again while the cluster does not answer.
     pub patience: Duration,
@@ -43,13 +43,21 @@ impl ClusterOptions {
             certificate_file: None,
             key_file: None,
             key_prefix: b"frond/".to_vec(),
-            request_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(2),
             patience: Duration::from_secs(45),
             client_bytes: 256 << 20,
             threads: 2,
             merge: Arc::new(NoMerge),
             counters: None,
         }
+    }
+}
+
+impl ClusterOptions {
+    /// The files of the authority, the certificate and its key, if all are given.
+    pub(crate) fn tls_files(&self) -> Option<[PathBuf; 3]> {
+        let [ca, certificate, key] = [&self.ca_file, &self.certificate_file, &self.key_file];
+        Some([ca.clone()?, certificate.clone()?, key.clone()?])
     }
 }
 

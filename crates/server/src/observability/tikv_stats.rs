@@ -31,6 +31,8 @@ pub fn to_doc(stats: &ClusterStats, instance: Option<u32>) -> DocBuf {
     }
     out.push("requests", &by_kind);
     out.push("retries", count(stats.retries));
+    out.push("reconnections", count(stats.reconnections));
+    out.push("requestLimitMillis", count(stats.limit_ms));
     out.push(
         "commits",
         &doc! {

@@ -330,6 +330,7 @@ fn stats_of(shared: &Shared) -> ClusterStats {
             micros: figure(&timed.micros),
         }
     };
+    let current = shared.connection.reach().clients.current();
     ClusterStats {
         timestamps: requests(Kind::Timestamp),
         gets: requests(Kind::Get),
@@ -340,6 +341,8 @@ fn stats_of(shared: &Shared) -> ClusterStats {
         conflicts: figure(&calls.conflicts),
         unknown_outcomes: figure(&calls.unknown),
         retries: figure(&calls.retries),
+        reconnections: current.generation,
+        limit_ms: u64::try_from(current.limit.as_millis()).unwrap_or(u64::MAX),
         round_trips: figure(&calls.round_trips),
         collected: *shared.collected.lock(),
     }

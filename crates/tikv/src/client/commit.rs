@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use frond_kv::operation::Op;
 use frond_kv::{Committed, Direction, Error, Operations, Result, TreeId};
-use tikv::{Timestamp, TimestampExt, TransactionClient};
+use tikv::{Timestamp, TimestampExt};
 
-use crate::client::connection::{Calls, Kind, options, patiently};
+use crate::client::connection::{Calls, Kind, options, read_options};
 use crate::client::counters::Slot;
-use crate::client::failure::{self, CommitFailure};
+use crate::client::failure::{self, CommitFailure, Fault};
 use crate::client::held_keys::Holder;
 use crate::client::overlay::{Change, Overlay, TreeKey, value_after};
+use crate::client::reach::{Reach, Request};
 use crate::client::shared::Shared;
 use crate::client::snapshot::{Base, Snapshot};
 use crate::client::stamps::{self, InFlightEntry, STAMPS_MAX};
@@ -30,13 +31,18 @@ const DELETE_BYTES_AT_ONCE: usize = 8 << 20;
 /// A range delete beside other operations may remove so many keys.
 const DELETES_MAX: usize = 20_000;
 /// The keys that it removes may have so many bytes.
-const DELETE_BYTES_MAX: usize = 160 << 20;
+const WHOLE_KEYS_BYTES_MAX: usize = 160 << 20;
 /// Long keys that are read with one request when a range is deleted.
 const LONG_KEYS_AT_ONCE: usize = 64;
+/// The bytes of their keys. The client library sends all keys of a transaction with each of its batches.
+const STORED_KEYS_BYTES_MAX: usize = 4 << 20;
 /// Parts of large values that are written with one transaction.
 const PARTS_AT_ONCE: usize = 8;
 /// The longest wait of a commit for locks of other transactions.
 const BLOCKED_MAX: Duration = Duration::from_secs(10);
+
+/// The pause between attempts to find out how a commit has ended.
+const OUTCOME_PAUSE: Duration = Duration::from_millis(500);
 
 /// The keys of one commit in the cluster.
 struct Mutations {
@@ -130,11 +136,11 @@ pub(crate) fn add(overlay: &mut Overlay, set: &Operations, base: &Snapshot) -> R
         let mut bytes = 0;
         while let Some((key, _)) = cursor.next()? {
             bytes += key.len();
-            if bytes > DELETE_BYTES_MAX {
+            if bytes > WHOLE_KEYS_BYTES_MAX {
                 return Err(Error::TooLarge {
                     what: "range delete, in bytes of keys,",
                     bytes,
-                    limit: DELETE_BYTES_MAX,
+                    limit: WHOLE_KEYS_BYTES_MAX,
                 });
             }
             if keys.len() == DELETES_MAX {
@@ -209,23 +215,20 @@ fn shorten_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<()> {
         let (mut from, to) = shared.keys.range(tree, lower, upper);
         loop {
             let base = Snapshot::new(shared);
-            let range = (from.clone(), to.clone());
-            let part = (shared.regions).clip(&shared.connection, range, Direction::Forward)?;
-            let mut found = base
-                .base
-                .scan_keys(&part.0, &part.1, DELETES_MAX as u32 + 1)?;
-            let next = (found.len() > DELETES_MAX).then(|| found.pop()).flatten();
+            let found = base.base.scan_keys(&from, &to, DELETES_MAX as u32 + 1)?;
+            let fitting = deletes_that_fit(&found);
+            let is_all = found.len() <= fitting;
             // Long keys together may be too large for one commit.
-            if next.is_some() || found.iter().any(|key| shared.keys.is_long(key)) {
-                for keys in found.chunks(DELETES_AT_ONCE) {
-                    delete_stored(shared, &base.base, tree, keys, bounds)?;
-                }
+            if is_all && !found.iter().any(|key| shared.keys.is_long(key)) {
+                break;
             }
-            match next {
-                Some(next) => from = next,
-                None if part.1 == to => break,
-                None => from = part.1,
+            for keys in found[..fitting].chunks(DELETES_AT_ONCE) {
+                delete_stored(shared, &base.base, tree, keys, bounds)?;
             }
+            if is_all {
+                break;
+            }
+            from.clone_from(&found[fitting]);
         }
     }
     Ok(())
@@ -263,6 +266,17 @@ fn delete_stored(
         return Ok(());
     }
     commit(shared, &mut part, None, true).map(drop)
+}
+
+/// The number of keys that a commit may delete, of those that a range has.
+fn deletes_that_fit(found: &[Vec<u8>]) -> usize {
+    let mut bytes = 0;
+    let mut fits = |key: &Vec<u8>| {
+        bytes += key.len();
+        bytes <= STORED_KEYS_BYTES_MAX
+    };
+    let few = found.iter().take(DELETES_MAX);
+    few.take_while(|key| fits(key)).count().max(1)
 }
 
 /// Deletes ranges, some keys at a time.
@@ -393,10 +407,12 @@ fn try_again() -> Error {
 
 /// Keeps a commit under way until it is known how it has ended.
 fn await_outcome(shared: &Arc<Shared>, entry: InFlightEntry, key: Vec<u8>, at: u64) {
-    let client = shared.connection.client().clone();
+    let reach = shared.connection.reach().clone();
     shared.connection.spawn(async move {
         let until = || Instant::now() + Duration::from_secs(60);
-        while was_committed(&client, &key, at, until()).await.is_err() {}
+        while was_committed(&reach, &key, at, until()).await.is_err() {
+            tokio::time::sleep(OUTCOME_PAUSE).await;
+        }
         drop(entry);
     });
 }
@@ -478,11 +494,10 @@ fn prepare(
         if shared.is_counter(*tree, key) {
             // The value replaces what was added so far.
             let (lower, upper) = keys.counter_range(*tree, key);
-            let slots = base.scan_raw(&lower, &upper, u32::MAX, Direction::Forward)?;
-            let mine = slots.into_iter().map(|(key, _)| key);
+            let slots = base.all_keys(&lower, &upper)?.into_iter();
             let is_of =
                 |stored: &Vec<u8>| keys.split_counter(stored).is_some_and(|(of, _)| of == key);
-            mutations.deletes.extend(mine.filter(is_of));
+            mutations.deletes.extend(slots.filter(is_of));
         }
         let Some(value) = value else {
             mutations.deletes.push(stored_key);
@@ -613,12 +628,17 @@ fn send(
         Calls::count(&connection.calls.round_trips);
     }
     let primary = mutations.puts.first().map(|(key, _)| key.clone());
-    let client = connection.client().clone();
+    let reach = connection.reach().clone();
     let deadline = connection
         .deadline()
         .max(Instant::now() + connection.request_timeout());
     let blocked_until = deadline.min(Instant::now() + BLOCKED_MAX);
     let slot_key = primary.unwrap_or_else(|| shared.keys.record(slot.writer));
+    let sent = mutations
+        .puts
+        .iter()
+        .map(|(key, value)| key.len() + value.len());
+    let limit = reach.transaction_limit(sent.sum());
     let patience = Instant::now() + Duration::from_secs(60);
     connection.finish(async move {
         let mut transaction = transaction;
@@ -637,23 +657,31 @@ fn send(
         }
         let mut pause = Duration::from_millis(5);
         let failure = loop {
-            match transaction.commit().await {
-                Ok(seen_from) => {
+            // A commit that is dropped is not begun again, only looked up: its second phase was sent before, or is never sent.
+            match tokio::time::timeout(limit, transaction.commit()).await {
+                Err(_) => {
+                    reach.note_failed_commit(Fault::Slow, &slot_key);
+                    break CommitFailure::Unknown("it was not answered in time".to_owned());
+                }
+                Ok(Ok(seen_from)) => {
                     return Outcome::Committed(seen_from.map_or(at, |at| at.version()));
                 }
-                Err(error) => match failure::of_commit(&error, at) {
+                Ok(Err(error)) => match failure::of_commit(&error, at) {
                     // The first phase can be repeated.
                     CommitFailure::Blocked(_) if Instant::now() + pause < blocked_until => {
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(Duration::from_millis(500));
                     }
-                    failure => break failure,
+                    failure => {
+                        reach.note_failed_commit(failure::of_read(&error), &slot_key);
+                        break failure;
+                    }
                 },
             }
         };
         match failure {
             CommitFailure::Unknown(text) => {
-                match was_committed(&client, &slot_key, at, patience).await {
+                match was_committed(&reach, &slot_key, at, patience).await {
                     Ok((true, now)) => Outcome::Committed(now),
                     Ok((false, _)) => Outcome::TryAgain,
                     Err(error) => {
@@ -674,20 +702,25 @@ fn send(
 
 /// Whether a transaction was committed, and the timestamp at which that was seen: its slot's record says so, and has no other writer. Reading it ends a transaction that is half done.
 async fn was_committed(
-    client: &TransactionClient,
+    reach: &Arc<Reach>,
     key: &[u8],
     at: u64,
     deadline: Instant,
 ) -> Result<(bool, u64)> {
-    let (stored, now) = patiently(deadline, None, || {
-        let (client, key) = (client.clone(), key.to_vec());
+    let request = Request {
+        kind: Kind::Get,
+        key: Some(key.to_vec()),
+        deadline,
+    };
+    let read = reach.patiently(&request, |client| {
+        let key = key.to_vec();
         async move {
             let now: Timestamp = client.current_timestamp().await?;
-            let stored = client.snapshot(now, options()).get(key).await?;
+            let stored = client.snapshot(now, read_options()).get(key).await?;
             Ok((stored, now.version()))
         }
-    })
-    .await?;
+    });
+    let (stored, now) = read.await?;
     let stored = stored.as_deref().and_then(read_record);
     Ok((stored.is_some_and(|(last, _)| last == at), now))
 }
@@ -704,4 +737,25 @@ pub(crate) fn hold(
         .collect();
     shared.held.hold(wanted.clone(), holder)?;
     Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletes_beside_other_operations_are_bounded_in_keys_and_bytes() {
+        let cases = [
+            (0, 10, 1),
+            (10, 10, 10),
+            (DELETES_MAX, 30, DELETES_MAX),
+            (DELETES_MAX + 1, 30, DELETES_MAX),
+            (DELETES_MAX, 4 << 10, 1024),
+            (3, 8 << 20, 1),
+        ];
+        for (keys, bytes, fitting) in cases {
+            let found = vec![vec![0; bytes]; keys];
+            assert_eq!(deletes_that_fit(&found), fitting, "{keys} of {bytes} bytes");
+        }
+    }
 }

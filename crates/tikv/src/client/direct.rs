@@ -63,6 +63,11 @@ pub(crate) fn get(shared: &Shared, key: Vec<u8>) -> Result<Option<Option<Vec<u8>
     let Some(place) = shared.regions.place(connection, &key)? else {
         return Ok(None);
     };
+    if shared.nodes.is_silent(&place.address) {
+        // PD may name another node as soon as the region has another leader.
+        shared.regions.forget(&key);
+        return Ok(None);
+    }
     let tls = connection.pd().tls().clone();
     let known = shared.nodes.channels.lock().get(&place.address).cloned();
     let is_new = known.is_none();
@@ -91,7 +96,7 @@ pub(crate) fn get(shared: &Shared, key: Vec<u8>) -> Result<Option<Option<Vec<u8>
         }
     })?;
     let Ok((answer, channel)) = asked else {
-        shared.nodes.channels.lock().remove(&place.address);
+        shared.nodes.note_silent(&place.address);
         shared.regions.forget(&key);
         return Ok(None);
     };

@@ -1,6 +1,10 @@
 //! The client: what talks to the cluster.
 
+mod attempts;
+mod backoff;
 mod bound;
+mod calls;
+mod clients;
 mod cluster;
 mod commit;
 mod connection;
@@ -19,6 +23,8 @@ mod measure;
 mod overlay;
 mod pd;
 mod pd_http;
+mod peers;
+mod reach;
 mod regions;
 mod shared;
 mod sizes;

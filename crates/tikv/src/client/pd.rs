@@ -12,7 +12,12 @@ use tonic_prost::ProstCodec;
 
 use crate::options::ClusterOptions;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Connections are given up when a ping is not answered. TiKV's own clients ping as often, and PD refuses more.
+const PING_PAUSE: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// A member of PD that runs answers within this time.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a call has failed.
 pub(crate) type Failure = String;
@@ -168,7 +173,7 @@ pub(crate) struct Pd {
 }
 
 /// The files of the authority, the certificate and its key; without them connections are plain.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Tls(Option<[PathBuf; 3]>);
 
 impl Tls {
@@ -197,19 +202,9 @@ struct Leader {
 
 impl Pd {
     pub(crate) fn new(options: &ClusterOptions) -> Pd {
-        let files = (
-            &options.ca_file,
-            &options.certificate_file,
-            &options.key_file,
-        );
         Pd {
             addresses: options.pd.clone(),
-            tls: Tls(match files {
-                (Some(ca), Some(certificate), Some(key)) => {
-                    Some([ca.clone(), certificate.clone(), key.clone()])
-                }
-                _ => None,
-            }),
+            tls: Tls(options.tls_files()),
             timeout: options.request_timeout,
             leader: Mutex::new(None),
         }
@@ -221,6 +216,18 @@ impl Pd {
 
     pub(crate) fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// The addresses of PD that answer now and know a leader.
+    pub(crate) async fn answering(&self) -> Vec<String> {
+        let mut answering = Vec::new();
+        for address in &self.addresses {
+            let asked = tokio::time::timeout(PROBE_TIMEOUT, self.ask_for_leader(address));
+            if let Ok(Ok(_)) = asked.await {
+                answering.push(address.clone());
+            }
+        }
+        answering
     }
 
     /// The region with a key, or the one before that. The key is encoded.
@@ -369,7 +376,10 @@ pub(crate) async fn connect(tls: &Tls, address: &str) -> Result<Channel, Failure
             endpoint.tls_config(tls).map_err(text)?
         }
     };
-    let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT);
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(PING_PAUSE)
+        .keep_alive_timeout(PING_TIMEOUT);
     endpoint.connect().await.map_err(text)
 }
 
