@@ -1,10 +1,15 @@
 //! The requests to a TiKV cluster, for the section `tikv` of `serverStatus`.
 
-use frond_bson::{DocBuf, doc};
+use frond_bson::{DocBuf, Value, doc};
 use frond_store::{ClusterRequests, ClusterStats};
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// The time of a timestamp of PD, whose upper bits are milliseconds.
+fn date(at: u64) -> Value<'static> {
+    Value::DateTime(count(at >> 18))
 }
 
 fn requests(requests: ClusterRequests) -> DocBuf {
@@ -38,17 +43,27 @@ pub fn to_doc(stats: &ClusterStats, instance: Option<u32>) -> DocBuf {
             "unknownOutcomes": count(stats.unknown_outcomes),
         },
     );
-    // The upper bits of a timestamp of PD are milliseconds.
-    let safepoint_ms = count(collected.safepoint >> 18);
     out.push(
         "garbageCollector",
         &doc! {
-            "safepoint": frond_bson::Value::DateTime(safepoint_ms),
+            "safepoint": date(collected.safepoint),
             "safepointMoved": collected.was_moved,
+            "tikvSafepoint": date(collected.moved_to),
+            "failedRuns": count(collected.failed_runs),
             "trees": count(collected.trees),
             "largeValues": count(collected.values),
             "counters": count(collected.counters),
             "instances": count(collected.instances),
+        },
+    );
+    let kept = stats.kept;
+    out.push(
+        "oldVersions",
+        &doc! {
+            "keptFrom": date(kept.from),
+            "lostBefore": date(kept.lost_before),
+            "refusals": count(kept.refusals),
+            "failures": count(kept.failures),
         },
     );
     out

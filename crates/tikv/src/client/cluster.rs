@@ -1,11 +1,11 @@
 //! The handle of a cluster.
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frond_kv::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
+use frond_kv::{Committed, Direction, Error, MemoryBudget, Result, TreeId, WriteSet};
 
 use parking_lot::Mutex;
 use tikv::TimestampExt;
@@ -21,6 +21,7 @@ use crate::client::garbage;
 use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
 use crate::client::regions::{Nodes, Regions};
+use crate::client::registration::Registration;
 use crate::client::shared::{RowBytes, Shared};
 use crate::client::snapshot::{Base, Snapshot};
 use crate::client::stamps::{self, DurableStamp, InFlight};
@@ -45,29 +46,43 @@ impl Cluster {
     pub fn open(options: ClusterOptions) -> Result<Cluster> {
         let connection = Connection::open(&options)?;
         let keys = Keys::new(&options.key_prefix);
-        let instance = trees::add(&connection, keys.last_instance(), 1, 0)?;
+        let snapshots = Arc::new(InFlight::default());
+        // Nothing is read before PD keeps it.
+        let deployment = keys.prefix_as_text();
+        let registration =
+            Registration::begin(&connection, &deployment, &options, snapshots.clone())?;
+        let instance = trees::add(&connection, keys.last_instance(), 1, 0)
+            .inspect_err(|_| registration.end(&connection))?;
         let slots = Slots::default();
         slots.begin_instance(instance, true);
-        Ok(Cluster {
-            shared: Arc::new(Shared {
-                connection,
-                keys,
-                merge: options.merge,
-                counters: options.counters,
-                slots,
-                held: HeldKeys::default(),
-                tree_ids: TreeIds::default(),
-                memory: MemoryBudget::for_clients(options.client_bytes),
-                in_flight: Arc::new(InFlight::default()),
-                snapshots: Arc::new(InFlight::default()),
-                durable_stamp: DurableStamp::default(),
-                debounce: Debounce::default(),
-                regions: Regions::default(),
-                nodes: Nodes::default(),
-                row_bytes: RowBytes::default(),
-                collected: Mutex::default(),
-            }),
-        })
+        let shared = Arc::new(Shared {
+            connection,
+            keys,
+            merge: options.merge,
+            counters: options.counters,
+            slots,
+            held: HeldKeys::default(),
+            tree_ids: TreeIds::default(),
+            memory: MemoryBudget::for_clients(options.client_bytes),
+            in_flight: Arc::new(InFlight::default()),
+            snapshots,
+            registration: Arc::new(registration),
+            durable_stamp: DurableStamp::default(),
+            debounce: Debounce::default(),
+            regions: Regions::default(),
+            nodes: Nodes::default(),
+            row_bytes: RowBytes::default(),
+            collected: Mutex::default(),
+        });
+        let (weak, registration) = (Arc::downgrade(&shared), shared.registration.clone());
+        std::thread::Builder::new()
+            .name("versions".to_owned())
+            .spawn(move || renew_registration(&weak, &registration))
+            .map_err(|source| Error::Io {
+                context: "starting the thread that renews what PD keeps".to_owned(),
+                source,
+            })?;
+        Ok(Cluster { shared })
     }
 
     /// The number of this instance of a server, which is never used again by another one.
@@ -90,11 +105,11 @@ impl Cluster {
     }
 
     /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. No commit can be based on it. `None` if the stamp is not
-    /// that of a snapshot. The caller sees to it that garbage was not collected up to there.
+    /// that of a snapshot. Its reads fail with [`Error::SnapshotLost`] if garbage was collected up to there.
     pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
         let at = stamps::snapshot_of(stamp)?;
         Some(Snapshot {
-            base: Arc::new(Base::kept_past(&self.shared, at)),
+            base: Arc::new(Base::past(&self.shared, at)),
             own: None,
         })
     }
@@ -183,9 +198,11 @@ impl Cluster {
         self.shared.held.wait(tree, key)
     }
 
-    /// A timestamp that no snapshot of this server has a lower one than.
+    /// A timestamp that no snapshot of this server has a lower one than, but for those that are lost.
     pub fn oldest_snapshot(&self) -> u64 {
-        self.shared.snapshots.oldest(&self.shared.connection)
+        let shared = &self.shared;
+        let oldest = shared.snapshots.oldest(&shared.connection);
+        oldest.max(shared.registration.lost_before())
     }
 
     /// Removes what only snapshots before `needed` can see, the oldest timestamp that any server needs. It keeps what has changed
@@ -202,9 +219,16 @@ impl Cluster {
         let now = self.shared.connection.timestamp()?.version() >> PHYSICAL_SHIFT;
         let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
         let safepoint = now.saturating_sub(retention) << PHYSICAL_SHIFT;
-        let run = garbage::collect(&self.shared, safepoint.min(needed), live)?;
-        self.shared.collected.lock().add(&run);
-        Ok(run)
+        let done = garbage::collect(&self.shared, safepoint.min(needed), live);
+        let mut collected = self.shared.collected.lock();
+        match &done {
+            Ok(run) => collected.add(run),
+            Err(error) => {
+                collected.failed_runs += 1;
+                (self.shared.registration).report(&format!("a run of the garbage collector has failed: {error}"));
+            }
+        }
+        done
     }
 
     /// The time of the cluster's clock in milliseconds. It is the same on all servers but for a request's time.
@@ -290,17 +314,29 @@ impl Cluster {
         });
     }
 
-    /// Waits for what was begun. Later commits fail only when the last handle is dropped.
+    /// Ends what PD keeps for this server. Reads of snapshots fail afterwards.
     ///
     /// # Errors
     /// None now.
     pub fn close(&self) -> Result<()> {
+        self.shared.registration.end(&self.shared.connection);
         Ok(())
     }
 
     /// Requests since the cluster was opened.
     pub fn stats(&self) -> ClusterStats {
         stats_of(&self.shared)
+    }
+}
+
+/// Renews what PD keeps for the snapshots of a server, as long as it runs.
+fn renew_registration(shared: &Weak<Shared>, registration: &Registration) {
+    while registration.sleep() {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        // The next try comes soon. Meanwhile each read that needs it tries, too.
+        let _ = registration.renew(&shared.connection);
     }
 }
 
@@ -325,6 +361,7 @@ fn stats_of(shared: &Shared) -> ClusterStats {
         unknown_outcomes: figure(&calls.unknown),
         retries: figure(&calls.retries),
         round_trips: figure(&calls.round_trips),
+        kept: shared.registration.stats(),
         collected: *shared.collected.lock(),
     }
 }

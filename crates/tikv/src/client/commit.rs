@@ -276,6 +276,8 @@ pub(crate) fn commit_on(
     if overlay.is_empty() {
         return Ok(committed);
     }
+    // Conflicts are judged by old versions, too.
+    base.check_kept()?;
     let (connection, keys) = (&shared.connection, &shared.keys);
     let Some(mut slot) = shared.slots.take(connection, keys, at, needs_lease)? else {
         // The server may not make the commit. The caller tries again when it has a lease.

@@ -17,6 +17,8 @@ mod keys;
 mod overlay;
 mod pd;
 mod regions;
+mod registration;
+mod safepoint;
 mod shared;
 mod snapshot;
 mod stamps;

@@ -42,7 +42,7 @@ pub(crate) struct Base {
     pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
     fetched: Mutex<Fetched>,
     /// Protects the versions that it reads from garbage collection.
-    _live: Option<InFlightEntry>,
+    _live: InFlightEntry,
 }
 
 /// Why a snapshot could not be taken.
@@ -96,27 +96,25 @@ impl Base {
             at: at.map_err(Failed::from_error),
             transaction: Mutex::new(begun.ok()),
             fetched: Mutex::default(),
-            _live: Some(live),
+            _live: live,
         }
     }
 
-    /// A moment in the past, for reading only. What it reads may be collected.
+    /// A moment in the past, for reading only. Its versions are kept as long as it lives, if they are there.
     pub(crate) fn past(shared: &Arc<Shared>, at: u64) -> Base {
         Base {
             shared: shared.clone(),
             at: Ok(at),
             transaction: Mutex::new(None),
             fetched: Mutex::default(),
-            _live: None,
+            _live: InFlightEntry::needing(&shared.snapshots, at),
         }
     }
 
-    /// The same, whose versions are kept as long as it lives, if they are there.
-    pub(crate) fn kept_past(shared: &Arc<Shared>, at: u64) -> Base {
-        Base {
-            _live: Some(InFlightEntry::needing(&shared.snapshots, at)),
-            ..Base::past(shared, at)
-        }
+    /// Fails unless the versions that it sees were there until now.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        let shared = &self.shared;
+        (shared.registration).check(&shared.connection, self.at()?)
     }
 
     pub(crate) fn at(&self) -> Result<u64> {
@@ -151,6 +149,7 @@ impl Base {
             })?;
             found.extend(pairs);
         }
+        self.check_kept()?;
         Ok(found)
     }
 
@@ -168,7 +167,7 @@ impl Base {
         let at = self.timestamp()?;
         let connection = &self.shared.connection;
         let range = (lower.to_vec(), upper.to_vec());
-        connection.read(Kind::Scan, move |client| {
+        let found = connection.read(Kind::Scan, move |client| {
             let (lower, upper) = range.clone();
             async move {
                 let mut snapshot = client.snapshot(at, options());
@@ -184,7 +183,9 @@ impl Base {
                     }
                 })
             }
-        })
+        })?;
+        self.check_kept()?;
+        Ok(found)
     }
 
     /// The first keys of a range, at most `limit`.
@@ -195,14 +196,16 @@ impl Base {
         let at = self.timestamp()?;
         let connection = &self.shared.connection;
         let range = (lower.to_vec(), upper.to_vec());
-        connection.read(Kind::Scan, move |client| {
+        let found = connection.read(Kind::Scan, move |client| {
             let (lower, upper) = range.clone();
             async move {
                 let mut snapshot = client.snapshot(at, options());
                 let keys = snapshot.scan_keys(lower..upper, limit).await?;
                 Ok(keys.map(Vec::from).collect())
             }
-        })
+        })?;
+        self.check_kept()?;
+        Ok(found)
     }
 
     /// The values of some stored forms: reads the parts of those that are in parts.

@@ -1,13 +1,16 @@
 //! The conformance suite of the seam on a cluster, and what only a cluster does.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::ops::Bound::{Included, Unbounded};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frond_kv::{Direction, Error, Operations, TreeId, TreeOptions};
 use frond_kv_testing::{Adds, Keyspace, number, to_bytes};
-use frond_tikv::{Cluster, ClusterOptions, Snapshot, WriteSet};
+use frond_tikv::{Cluster, ClusterOptions, Report, Snapshot, WriteSet};
+
 
 /// The tree of the counters.
 const CATALOG_TREE: TreeId = TreeId(0);
@@ -15,22 +18,26 @@ const CATALOG_TREE: TreeId = TreeId(0);
 /// Counters are the keys of that tree that begin with this.
 const COUNTER: u8 = b'#';
 
-/// Opens servers over an empty keyspace. `None` without a cluster.
-fn servers() -> Option<impl Fn() -> Cluster> {
+/// Options of servers over an empty keyspace. They keep no old versions but those of their snapshots, so that the tests, which share PD,
+/// can move its safepoint. `None` without a cluster.
+fn options() -> Option<ClusterOptions> {
     let pd = std::env::var("FROND_TEST_PD").ok()?;
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let prefix = format!("test/{}/{run}/", now.as_nanos()).into_bytes();
-    let open = move || {
-        Cluster::open(ClusterOptions {
-            key_prefix: prefix.clone(),
-            merge: Arc::new(Adds),
-            counters: Some((CATALOG_TREE, vec![COUNTER])),
-            ..ClusterOptions::new(vec![pd.clone()])
-        })
-        .unwrap()
-    };
+    Some(ClusterOptions {
+        key_prefix: format!("test/{}/{run}/", now.as_nanos()).into_bytes(),
+        merge: Arc::new(Adds),
+        counters: Some((CATALOG_TREE, vec![COUNTER])),
+        retention: Duration::ZERO,
+        ..ClusterOptions::new(vec![pd])
+    })
+}
+
+/// Opens servers over an empty keyspace. `None` without a cluster.
+fn servers() -> Option<impl Fn() -> Cluster> {
+    let options = options()?;
+    let open = move || Cluster::open(options.clone()).unwrap();
     create(&open(), CATALOG_TREE);
     Some(open)
 }
@@ -298,6 +305,155 @@ fn the_garbage_collector_removes_what_nobody_can_see() {
         Some(3 << 20)
     );
     assert_eq!(keys(&snapshot, dropped).len(), 0);
+}
+
+/// Sends a request to PD's interface for administrators. Returns the body of the answer.
+fn ask_pd(method: &str, path: &str) -> String {
+    let pd = std::env::var("FROND_TEST_PD").unwrap();
+    let mut connection = TcpStream::connect(&pd).unwrap();
+    write!(
+        connection,
+        "{method} /pd/api/v1/{path} HTTP/1.0\r\nHost: {pd}\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{answer}");
+    body.to_owned()
+}
+
+/// The names of the entries of a deployment's servers in PD.
+fn entries(options: &ClusterOptions) -> Vec<String> {
+    let digits = options.key_prefix.iter().map(|byte| format!("{byte:02x}"));
+    let begins = format!("frond-{}-", digits.collect::<String>());
+    let services = ask_pd("GET", "gc/safepoint");
+    let words = services.split('"');
+    words
+        .filter(|word| word.starts_with(&begins))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Collects all garbage of a deployment. Returns the safepoint of TiKV.
+fn collect_all(engine: &Cluster) -> u64 {
+    await_time(engine, engine.now_ms() + 1);
+    drop(engine.snapshot());
+    let needed = engine.oldest_snapshot();
+    let run = engine.collect_garbage(needed, Duration::ZERO, &[]);
+    run.unwrap().moved_to
+}
+
+#[test]
+fn pd_keeps_what_a_server_needs_from_its_first_read_to_its_end() {
+    let Some(options) = options() else {
+        return;
+    };
+    let one = Cluster::open(options.clone()).unwrap();
+    assert_eq!(entries(&options).len(), 1);
+    let other = Cluster::open(options.clone()).unwrap();
+    assert_eq!(entries(&options).len(), 2);
+    let kept = one.stats().kept;
+    assert!(kept.from > 0 && kept.refusals == 0 && kept.lost_before == 0);
+    // What one of them ends with is nothing to the other.
+    let snapshot = other.snapshot();
+    other.close().unwrap();
+    assert_eq!(entries(&options).len(), 1);
+    let closed = snapshot.get(CATALOG_TREE, b"a");
+    assert!(matches!(closed, Err(Error::Closed(_))), "{closed:?}");
+    one.close().unwrap();
+    one.close().unwrap();
+    assert_eq!(entries(&options).len(), 0);
+}
+
+#[test]
+fn a_deployment_does_not_delete_what_another_one_reads() {
+    let (Some(options), Some(others)) = (options(), servers()) else {
+        return;
+    };
+    let reader = Cluster::open(options).unwrap();
+    create(&reader, CATALOG_TREE);
+    let tree = new_tree(&reader);
+    put(&reader, tree, &[("a", "old")]);
+    let snapshot = reader.snapshot();
+    put(&reader, tree, &[("a", "new")]);
+    let moved_to = collect_all(&others());
+    assert!(moved_to <= snapshot.timestamp().unwrap());
+    assert_eq!(get(&snapshot, tree, "a").as_deref(), Some("old"));
+    assert_eq!(reader.stats().kept.lost_before, 0);
+}
+
+#[test]
+fn a_deployment_that_starts_when_the_safepoint_has_moved_knows_what_it_has_lost() {
+    let (Some(options), Some(others)) = (options(), servers()) else {
+        return;
+    };
+    let others = others();
+    let moved_to = collect_all(&others);
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let said = reports.clone();
+    let report: Report = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
+    let late = Cluster::open(ClusterOptions {
+        retention: Duration::from_secs(24 * 3600),
+        report: Some(report),
+        ..options
+    })
+    .unwrap();
+    let kept = late.stats().kept;
+    assert!(kept.refusals == 1 && kept.lost_before >= moved_to && kept.from >= moved_to);
+    assert!(reports.lock().unwrap()[0].contains("PD has refused"), "{reports:?}");
+    // The past is lost, the present is not.
+    create(&late, CATALOG_TREE);
+    let tree = new_tree(&late);
+    put(&late, tree, &[("a", "b")]);
+    let stamp = loop {
+        if let Some(stamp) = late.snapshot().stamp().unwrap() {
+            break stamp;
+        }
+    };
+    let past = late.snapshot_at(stamp - (3600 << 32)).unwrap();
+    let lost = past.get(tree, b"a");
+    assert!(matches!(lost, Err(Error::SnapshotLost { behind_ms }) if behind_ms > 0), "{lost:?}");
+    let now = late.snapshot_at(stamp).unwrap();
+    assert_eq!(get(&now, tree, "a").as_deref(), Some("b"));
+    // From here on its entry holds the safepoint.
+    put(&late, tree, &[("a", "c")]);
+    assert!(collect_all(&others) <= now.timestamp().unwrap());
+    assert_eq!(get(&now, tree, "a").as_deref(), Some("b"));
+}
+
+#[test]
+fn a_snapshot_whose_entry_was_removed_fails_when_the_safepoint_has_passed_it() {
+    let (Some(options), Some(others)) = (options(), servers()) else {
+        return;
+    };
+    let reader = Cluster::open(options.clone()).unwrap();
+    create(&reader, CATALOG_TREE);
+    let tree = new_tree(&reader);
+    put(&reader, tree, &[("a", "old")]);
+    let snapshot = reader.snapshot();
+    put(&reader, tree, &[("a", "new")]);
+    let others = others();
+    // An administrator removes the entry, and another deployment collects, until the server has registered again in vain.
+    let at = snapshot.timestamp().unwrap();
+    while reader.stats().kept.lost_before <= at {
+        for entry in entries(&options) {
+            ask_pd("DELETE", &format!("gc/safepoint/{entry}"));
+        }
+        collect_all(&others);
+        std::thread::yield_now();
+    }
+    let lost = snapshot.get(tree, b"a");
+    assert!(matches!(lost, Err(Error::SnapshotLost { .. })), "{lost:?}");
+    let mut set = WriteSet::with_snapshot(&snapshot);
+    set.put_guarded(tree, b"b", b"");
+    let late = reader.commit(set);
+    assert!(matches!(late, Err(Error::SnapshotLost { .. })), "{late:?}");
+    // Later ones are not lost, and garbage is collected as before.
+    assert_eq!(get(&reader.snapshot(), tree, "a").as_deref(), Some("new"));
+    put(&reader, tree, &[("b", "")]);
+    collect_all(&reader);
+    assert_eq!(reader.stats().collected.failed_runs, 0);
 }
 
 #[test]
