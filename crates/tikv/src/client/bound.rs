@@ -17,6 +17,18 @@ pub(crate) fn half_open(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> (Vec<u8>, O
     (lower, upper)
 }
 
+/// The first key above all that begin with a prefix of a stored key, which has a byte below 255.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut above = prefix.to_vec();
+    while let Some(last) = above.pop() {
+        if last < u8::MAX {
+            above.push(last + 1);
+            break;
+        }
+    }
+    above
+}
+
 /// The least key above another one.
 pub(crate) fn just_above(key: &[u8]) -> Vec<u8> {
     let mut above = Vec::with_capacity(key.len() + 1);

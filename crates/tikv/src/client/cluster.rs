@@ -10,6 +10,7 @@ use frond_kv::{Committed, Direction, Error, MemoryBudget, Result, TreeId, WriteS
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
+use crate::client::bound::after_prefix;
 use crate::client::commit;
 use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
 use crate::client::counters::Slots;
@@ -134,6 +135,35 @@ impl Cluster {
             Some(Stored::InParts(_)) => Ok(None),
             None => Err(malformed(tree, key)),
         }
+    }
+
+    /// The newest committed pairs whose keys begin with a prefix, with one request, without a timestamp. `None` if there are `limit` or
+    /// more, if a value is too large for that, and if something is in the way: a snapshot reads them then.
+    ///
+    /// # Errors
+    /// As [`Cluster::get_latest`].
+    pub fn scan_latest(&self, tree: TreeId, prefix: &[u8], limit: u32) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+        let shared = &self.shared;
+        if shared.is_counter(tree, prefix) || prefix.is_empty() {
+            return Ok(None);
+        }
+        let lower = shared.keys.value(tree, prefix);
+        let upper = after_prefix(&lower);
+        let Some(stored) = direct::scan(shared, lower, upper, limit)? else {
+            return Ok(None);
+        };
+        let mut pairs = Vec::with_capacity(stored.len());
+        for (stored_key, stored) in stored {
+            let Some((_, key)) = shared.keys.split(&stored_key) else {
+                return Err(malformed(tree, &stored_key));
+            };
+            match value::read(stored) {
+                Some(Stored::Whole(value)) => pairs.push((key.to_vec(), value)),
+                Some(Stored::InParts(_)) => return Ok(None),
+                None => return Err(malformed(tree, key)),
+            }
+        }
+        Ok(Some(pairs))
     }
 
     /// Commits a write set: all of it or nothing. Its snapshot serves for one commit. Without guarded keys conflicts with others

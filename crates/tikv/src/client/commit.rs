@@ -38,6 +38,8 @@ struct Mutations {
     /// Parts of large values, in groups. They are written first, and are invisible until the value refers to them.
     parts: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
     puts: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Puts of keys that must be absent, which the first phase checks.
+    inserts: Vec<(Vec<u8>, Vec<u8>)>,
     deletes: Vec<Vec<u8>>,
     locks: Vec<Vec<u8>>,
 }
@@ -65,7 +67,8 @@ pub(crate) fn commit(
     if set.frees_space() {
         shorten_ranges(shared, set)?;
     }
-    if let Some(base) = base.filter(|_| set.guarded_keys().next().is_some()) {
+    let is_based = |base: &Snapshot| set.guarded_keys().next().is_some() || base.base.has_presumed();
+    if let Some(base) = base.filter(is_based) {
         let mut overlay = Overlay::default();
         let stamped = stamp(shared, set, Some(&base))?;
         add(&mut overlay, set, &base)?;
@@ -371,6 +374,7 @@ fn prepare(
     let mut mutations = Mutations {
         parts: Vec::new(),
         puts: Vec::with_capacity(overlay.changes().len() + 2),
+        inserts: Vec::new(),
         deletes: Vec::new(),
         locks: Vec::new(),
     };
@@ -432,6 +436,7 @@ fn prepare(
                 |stored: &Vec<u8>| keys.split_counter(stored).is_some_and(|(of, _)| of == key);
             mutations.deletes.extend(mine.filter(is_of));
         }
+        let is_new = base.is_presumed(&stored_key);
         match value {
             Some(value) if value.len() > WHOLE_BYTES_MAX => {
                 put_in_parts(
@@ -443,7 +448,11 @@ fn prepare(
                     (at, place),
                 );
                 place += 1;
+                if is_new {
+                    mutations.inserts.extend(mutations.puts.pop());
+                }
             }
+            Some(value) if is_new => mutations.inserts.push((stored_key, whole(&value))),
             Some(value) => mutations.puts.push((stored_key, whole(&value))),
             None => mutations.deletes.push(stored_key),
         }
@@ -452,6 +461,10 @@ fn prepare(
         if !overlay.changes().contains_key(&(*tree, key.clone())) {
             let stored_key = keys.value(*tree, key);
             check_key(&stored_key, key)?;
+            if base.is_presumed(&stored_key) {
+                // A lock does not check that the key is absent.
+                return Err(try_again());
+            }
             mutations.locks.push(stored_key);
         }
     }
@@ -572,6 +585,9 @@ fn send(
         let filled: tikv::Result<()> = async {
             for (key, value) in mutations.puts {
                 transaction.put(key, value).await?;
+            }
+            for (key, value) in mutations.inserts {
+                transaction.insert(key, value).await?;
             }
             for key in mutations.deletes {
                 transaction.delete(key).await?;

@@ -1,5 +1,7 @@
 //! The client: what talks to the cluster.
 
+#[cfg(test)]
+mod async_commit;
 mod bound;
 mod cluster;
 mod commit;

@@ -1,6 +1,6 @@
 //! A consistent view of the cluster.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub(crate) struct Base {
     /// The transaction that began with this timestamp, for the one commit that may be based on it.
     pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
     fetched: Mutex<Fetched>,
+    /// Stored keys that are taken for absent without a look-up. The commit fails if one is there.
+    presumed: Mutex<HashSet<Vec<u8>>>,
     /// Protects the versions that it reads from garbage collection.
     _live: InFlightEntry,
 }
@@ -96,6 +98,7 @@ impl Base {
             at: at.map_err(Failed::from_error),
             transaction: Mutex::new(begun.ok()),
             fetched: Mutex::default(),
+            presumed: Mutex::default(),
             _live: live,
         }
     }
@@ -107,6 +110,7 @@ impl Base {
             at: Ok(at),
             transaction: Mutex::new(None),
             fetched: Mutex::default(),
+            presumed: Mutex::default(),
             _live: InFlightEntry::needing(&shared.snapshots, at),
         }
     }
@@ -246,6 +250,9 @@ impl Base {
     /// The committed value of a key.
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let stored_key = self.shared.keys.value(tree, key);
+        if self.is_presumed(&stored_key) {
+            return Ok(None);
+        }
         if let Some(fetched) = self.fetched.lock().values.get(&stored_key) {
             return Ok(fetched.clone());
         }
@@ -291,6 +298,17 @@ impl Base {
             }
             lower.push(0);
         }
+    }
+
+    /// Whether a stored key is taken for absent.
+    pub(crate) fn is_presumed(&self, stored_key: &[u8]) -> bool {
+        let presumed = self.presumed.lock();
+        !presumed.is_empty() && presumed.contains(stored_key)
+    }
+
+    /// Whether the commit has to be based on this snapshot.
+    pub(crate) fn has_presumed(&self) -> bool {
+        !self.presumed.lock().is_empty()
     }
 
     /// Reads some keys ahead.
@@ -387,6 +405,18 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn prefetch(&self, keys: &[(TreeId, &[u8])]) -> Result<()> {
         self.base.prefetch(keys)
+    }
+
+    /// Takes some keys for absent: look-ups find nothing and take no request. A commit that puts one of them and is based on this
+    /// snapshot fails with [`Error::Conflict`] if it is there, which its first phase checks. Whoever decides by their absence has to put
+    /// them in that commit.
+    pub fn presume_absent(&self, keys: &[(TreeId, &[u8])]) {
+        let shared = &self.base.shared;
+        let plain = keys
+            .iter()
+            .filter(|(tree, key)| !shared.is_counter(*tree, key))
+            .map(|(tree, key)| shared.keys.value(*tree, key));
+        self.base.presumed.lock().extend(plain);
     }
 
     /// Whether a key is there.

@@ -457,6 +457,58 @@ fn a_snapshot_whose_entry_was_removed_fails_when_the_safepoint_has_passed_it() {
 }
 
 #[test]
+fn a_commit_fails_if_a_key_that_was_taken_for_absent_is_there() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let engine = open();
+    let tree = new_tree(&engine);
+    put(&engine, tree, &[("there", "1")]);
+    let large = vec![7; 3 << 20];
+    let cases: [(&[u8], &[u8], bool); 6] = [
+        (b"there", b"2", false),
+        (b"there", &large, false),
+        (b"new", b"2", true),
+        (b"new", b"3", false),
+        (b"large", &large, true),
+        (b"large", b"2", false),
+    ];
+    for (key, value, succeeds) in cases {
+        let snapshot = engine.snapshot();
+        snapshot.presume_absent(&[(tree, key)]);
+        assert!(!snapshot.contains(tree, key).unwrap());
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        set.put_guarded(tree, key, value);
+        set.put(tree, b"beside", key);
+        let before = engine.snapshot().get(tree, b"beside").unwrap();
+        match engine.commit(set) {
+            Ok(_) => assert!(succeeds, "{key:?}"),
+            Err(Error::Conflict { key: met, .. }) => {
+                assert!(!succeeds && met == key, "{met:?}");
+                assert_eq!(engine.snapshot().get(tree, b"beside").unwrap(), before);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(get(&engine.snapshot(), tree, "there").as_deref(), Some("1"));
+    assert_eq!(get(&engine.snapshot(), tree, "new").as_deref(), Some("2"));
+    // Without guards, too: the commit is based on the snapshot. A guard alone is refused.
+    for is_guard in [false, true] {
+        let snapshot = engine.snapshot();
+        snapshot.presume_absent(&[(tree, b"there")]);
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        if is_guard {
+            set.guard(tree, b"there");
+            set.put(tree, b"beside", b"");
+        } else {
+            set.put(tree, b"there", b"3");
+        }
+        let met = engine.commit(set);
+        assert!(matches!(met, Err(Error::Conflict { .. })), "{met:?}");
+    }
+}
+
+#[test]
 fn operations_take_few_round_trips() {
     let Some(open) = servers() else {
         return;
@@ -467,10 +519,14 @@ fn operations_take_few_round_trips() {
     let wanted = |tree| -> Vec<(TreeId, &[u8])> {
         names.iter().map(|name| (tree, name.as_bytes())).collect()
     };
-    let insert = |names: &[String], stamped: bool| {
+    let insert = |names: &[String], stamped: bool, presumes_new: bool| {
         let snapshot = engine.snapshot();
         let keys: Vec<(TreeId, &[u8])> = names.iter().map(|name| (tree, name.as_bytes())).collect();
-        snapshot.prefetch(&keys).unwrap();
+        if presumes_new {
+            snapshot.presume_absent(&keys);
+        } else {
+            snapshot.prefetch(&keys).unwrap();
+        }
         let mut set = WriteSet::with_snapshot(&snapshot);
         for name in names {
             assert!(!snapshot.contains(tree, name.as_bytes()).unwrap());
@@ -495,7 +551,7 @@ fn operations_take_few_round_trips() {
         }
         snapshot.prefetch(&wanted(index)[..rows]).unwrap();
     };
-    insert(&names[..1], false);
+    insert(&names[..1], false, false);
     scan(index, 0);
     // Where the region is, and whether there is a lock still.
     while engine
@@ -503,10 +559,15 @@ fn operations_take_few_round_trips() {
         .unwrap()
         .is_none()
     {}
-    let operations: [(&str, u64, &dyn Fn()); 8] = [
+    let more: Vec<String> = (1000..2000).map(|i| format!("{i:05}")).collect();
+    let operations: [(&str, u64, &dyn Fn()); 11] = [
         ("a snapshot", 1, &|| drop(engine.snapshot())),
         ("1,000 documents with 4 indexes", 5, &|| {
-            insert(&names[1..], false)
+            insert(&names[1..], false, false)
+        }),
+        ("the same, which are taken for new", 4, &|| insert(&more, false, true)),
+        ("a document that is taken for new", 4, &|| {
+            insert(&["b".to_owned()], true, true);
         }),
         ("the newest value of a key", 1, &|| {
             let found = engine.get_latest(tree, names[0].as_bytes()).unwrap();
@@ -514,6 +575,10 @@ fn operations_take_few_round_trips() {
         }),
         ("the newest value of no key", 1, &|| {
             assert!(engine.get_latest(tree, b"x").unwrap().unwrap().is_none());
+        }),
+        ("the newest values of a short range", 1, &|| {
+            let found = engine.scan_latest(tree, b"0000", 64).unwrap();
+            assert_eq!(found.unwrap().len(), 10);
         }),
         ("1,000 look-ups", 2, &|| {
             let snapshot = engine.snapshot();
@@ -527,13 +592,21 @@ fn operations_take_few_round_trips() {
             scan(index, 100)
         }),
         ("a document with its entry in the oplog", 5, &|| {
-            insert(&["a".to_owned()], true);
+            insert(&["a".to_owned()], true, false);
         }),
     ];
     for (what, most, operation) in operations {
-        let began = engine.stats().round_trips;
+        let began = engine.stats();
         operation();
-        let taken = engine.stats().round_trips - began;
+        let now = engine.stats();
+        let taken = now.round_trips - began.round_trips;
+        println!(
+            "| {what} | {taken} | {} | {} | {} | {} |",
+            now.timestamps.count - began.timestamps.count,
+            now.gets.count - began.gets.count,
+            now.scans.count - began.scans.count,
+            now.commits.count - began.commits.count,
+        );
         assert!(taken <= most, "{what}: {taken} of {most}");
     }
     let stats = engine.stats();
