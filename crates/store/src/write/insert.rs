@@ -13,7 +13,7 @@ use crate::catalog::{
 use frond_oplog::entry::Session;
 use frond_storage::clock::next_timestamp;
 use frond_storage::error::{Error, Result, command};
-use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError};
 use frond_storage::namespace::Namespace;
 
 /// Options of an insert.
@@ -263,7 +263,9 @@ impl Inserter<'_> {
             let presumes_new = self.presumes_new && may_presume;
             match self.attempt(collection, docs, first, presumes_new) {
                 Ok(Some(chunk)) => return Ok(chunk),
-                Err(error) if !presumes_new || !error.is_conflict() => return Err(error),
+                Err(error) if !presumes_new || !matches!(error, Error::Engine(EngineError::Conflict { .. })) => {
+                    return Err(error);
+                }
                 // Look-ups tell which document has which key twice.
                 _ => self.presumes_new = false,
             }

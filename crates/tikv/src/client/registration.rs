@@ -126,6 +126,9 @@ impl Registration {
         if least.is_some_and(|at| self.known(at).is_some()) {
             return Ok(());
         }
+        if self.state.lock().is_closed {
+            return Err(Error::Closed(CLOSE_CALLED.to_owned()));
+        }
         let asked = Instant::now();
         let done = self.ask(connection, least);
         let mut state = self.state.lock();
@@ -250,11 +253,12 @@ impl Registration {
 
     /// Removes the entry. Nothing is read afterwards.
     pub(crate) fn end(&self, connection: &Connection) {
-        let _renewing = self.renewing.lock();
         if std::mem::replace(&mut self.state.lock().is_closed, true) {
             return;
         }
         self.closed.notify_all();
+        // A renewal under way may come later. Its entry expires soon.
+        let _renewing = self.renewing.try_lock_for(END_MAX);
         let (pd, service) = (connection.pd().clone(), self.service.clone());
         // If it fails, the entry expires soon.
         let _ = connection.wait(Kind::Region, async move {
