@@ -74,6 +74,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use frond_store::KeptVersions;
 
     #[test]
     fn requests_are_told_by_kind() {
@@ -83,6 +84,11 @@ mod tests {
                 micros: 900,
             },
             conflicts: 2,
+            kept: KeptVersions {
+                from: 5000 << 18,
+                refusals: 1,
+                ..KeptVersions::default()
+            },
             ..ClusterStats::default()
         };
         let doc = to_doc(&stats, Some(7));
@@ -91,5 +97,8 @@ mod tests {
         let commits = doc.get_doc("commits").unwrap();
         assert_eq!(commits.get_i64("conflicts"), Some(2));
         assert_eq!(doc.get_i64("instance"), Some(7));
+        let kept = doc.get_doc("oldVersions").unwrap();
+        assert_eq!(kept.get("keptFrom"), Some(Value::DateTime(5000)));
+        assert_eq!(kept.get_i64("refusals"), Some(1));
     }
 }

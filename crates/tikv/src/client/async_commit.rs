@@ -1,7 +1,7 @@
 //! The reason for not using the client's asynchronous commit, as a test: it loses what it has acknowledged.
 //!
-//! A transaction that commits asynchronously is committed as soon as all of its keys are locked, and its client is told so. Its locks are
-//! removed later. If its client ends before, whoever meets a lock has to look at all of them, and finds that the transaction is committed.
+//! A transaction that commits asynchronously is committed as soon as all of its keys are locked, and acknowledged then. Its locks are
+//! removed later. If its client ends before, another client that meets a lock has to look at all of them, and finds the transaction committed.
 //! The client rolls back the first key instead, once its lock has expired. It does the same to transactions of other clients, so
 //! servers of versions with and without a better way could not run side by side.
 
@@ -19,9 +19,10 @@ fn commit_and_end(pd: &str, keys: &[Vec<u8>; 2], is_asynchronous: bool) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = TransactionClient::new(vec![pd]).await.unwrap();
-        let options = match is_asynchronous {
-            true => options().use_async_commit(),
-            false => options(),
+        let options = if is_asynchronous {
+            options().use_async_commit()
+        } else {
+            options()
         };
         let mut transaction = client.begin_with_options(options).await.unwrap();
         for key in keys {

@@ -36,3 +36,21 @@ pub(crate) fn just_above(key: &[u8]) -> Vec<u8> {
     above.push(0);
     above
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_with_a_prefix_are_below_the_next_one() {
+        let cases: [(&[u8], &[u8]); 4] = [
+            (b"ab", b"ac"),
+            (b"a\xff", b"b"),
+            (b"a\xff\xff", b"b"),
+            (b"t\0", b"t\x01"),
+        ];
+        for (prefix, expected) in cases {
+            assert_eq!(after_prefix(prefix), expected, "{prefix:?}");
+        }
+    }
+}

@@ -9,7 +9,7 @@
 //! - what gone instances of servers have added to counters is folded into one key.
 //!
 //! Several deployments, TiDB, or a backup may use the same cluster. Each tells PD the timestamp that it needs, and the safepoint
-//! is the least of them. A server of Frond tells it by an entry of its own (`registration.rs`).
+//! is the least of them. Each server of Frond registers it by an entry of its own (`registration.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Collected {
 
 /// See [`crate::Cluster::collect_garbage`].
 pub(crate) fn collect(shared: &Arc<Shared>, safepoint: u64, live: &[u32]) -> Result<Collected> {
-    // What PD has let others delete is no more needed.
+    // The versions before that are deleted already.
     let safepoint = safepoint.max(shared.registration.lost_before());
     let past = Base::past(shared, safepoint);
     // The entry of this server covers the past from here on, so PD's safepoint cannot pass it.
@@ -83,7 +83,7 @@ fn move_safepoint(shared: &Arc<Shared>, safepoint: u64) -> Result<u64> {
     let pd = connection.pd().clone();
     let needed = connection.wait(Kind::Region, async move {
         match pd.need(COLLECTOR, i64::MAX, safepoint).await {
-            // PD of 2025 and later tells an earlier safepoint than its own from an error.
+            // PD of 2025 and later answers a safepoint before its own with an error.
             Err(text) if is_refusal(&text) => pd.safepoint().await.map(|now| now.max(safepoint + 1)),
             told => told,
         }

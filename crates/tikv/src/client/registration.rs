@@ -1,6 +1,6 @@
 //! The entry of this server in PD, by which TiKV keeps the versions that its snapshots see.
 //!
-//! Each server has one of its own, so that none depends on what another one knows, and none removes what another one needs. It is
+//! Each server has one of its own, so that a server neither depends on others nor removes an entry that others need. It is
 //! registered before the first read, renewed while the server runs, and removed when it ends. The rules are those of `safepoint.rs`.
 //!
 //! A read checks *after* its answer that the entry was valid all the time: a process can be paused between a check and a request. If the
@@ -190,7 +190,7 @@ impl Registration {
             })?;
             match told {
                 Ok(least) => return Ok(least),
-                // The safepoint is not told, but it is before the current time.
+                // The safepoint is not in the answer, but it is before the current time.
                 Err(text) if is_refusal(&text) => return Ok(now.max(at.saturating_add(1))),
                 Err(text) if Instant::now() + REPEAT_PAUSE >= deadline => {
                     return Err(Error::Unavailable(text));

@@ -22,7 +22,7 @@ const RELIED_ON: Duration = Duration::from_secs(90);
 /// A registration is tried so often while the safepoint moves.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// What is known of the versions that PD keeps.
+/// The state of the versions that PD keeps.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kept {
     /// The timestamp of the last entry that was accepted, and until when it is relied on.
@@ -38,7 +38,7 @@ pub(crate) enum Cover {
     Lost {
         before: u64,
     },
-    /// A registration tells.
+    /// A registration shows it.
     Unknown,
 }
 
@@ -118,9 +118,8 @@ mod tests {
     struct FakePd {
         /// Whether it has barriers and a safepoint of transactions.
         is_new: bool,
-        /// Seconds.
         now: u64,
-        /// Timestamps and when they expire. The old interface has that of the collector here as well.
+        /// Timestamps and the seconds at which they expire. The old interface has that of the collector here as well.
         entries: BTreeMap<String, (u64, u64)>,
         /// The safepoint of transactions, of the new interface.
         transactions: u64,
@@ -224,9 +223,10 @@ mod tests {
             }
             let found = registered(&mut pd, &mut kept, 500, later);
             assert_eq!(found.was_refused, moves);
-            let expected = match moves {
-                true => Cover::Lost { before: 900 },
-                false => Cover::Kept,
+            let expected = if moves {
+                Cover::Lost { before: 900 }
+            } else {
+                Cover::Kept
             };
             assert_eq!(kept.cover(500, later), expected);
         }

@@ -408,8 +408,8 @@ impl Snapshot {
     }
 
     /// Takes some keys for absent: look-ups find nothing and take no request. A commit that puts one of them and is based on this
-    /// snapshot fails with [`Error::Conflict`] if it is there, which its first phase checks. Whoever decides by their absence has to put
-    /// them in that commit.
+    /// snapshot fails with [`Error::Conflict`] if it is there, which its first phase checks. A caller that decides by their absence has to
+    /// put them in that commit.
     pub fn presume_absent(&self, keys: &[(TreeId, &[u8])]) {
         let shared = &self.base.shared;
         let plain = keys

@@ -355,7 +355,7 @@ fn pd_keeps_what_a_server_needs_from_its_first_read_to_its_end() {
     assert_eq!(entries(&options).len(), 2);
     let kept = one.stats().kept;
     assert!(kept.from > 0 && kept.refusals == 0 && kept.lost_before == 0);
-    // What one of them ends with is nothing to the other.
+    // The end of one of them does not concern the other.
     let snapshot = other.snapshot();
     other.close().unwrap();
     assert_eq!(entries(&options).len(), 1);
