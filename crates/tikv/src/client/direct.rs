@@ -17,6 +17,13 @@ use crate::client::snapshot::Pairs;
 /// After this time an ordinary read is tried.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The pauses after a scan has met a lock. Most are of commits that are acknowledged already, whose other keys follow at once.
+const LOCK_PAUSES: [Duration; 3] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(4),
+];
+
 /// The messages of TiKV's protocol, with the fields that are used here.
 mod message {
     use crate::client::pd::{Peer, RegionEpoch};
@@ -136,21 +143,25 @@ pub(crate) fn scan(
         version: u64::MAX,
         end_key: upper.clone(),
     };
-    let answer: Option<ScanResponse> =
-        ask(shared, &lower, Kind::Scan, "/tikvpb.Tikv/KvScan", request)?;
-    let Some(answer) = answer else {
-        return Ok(None);
-    };
-    if answer.region_error.is_some() {
-        shared.regions.forget(&lower);
-        return Ok(None);
+    for pause in LOCK_PAUSES {
+        let answer: Option<ScanResponse> =
+            ask(shared, &lower, Kind::Scan, "/tikvpb.Tikv/KvScan", request)?;
+        let Some(answer) = answer else {
+            return Ok(None);
+        };
+        if answer.region_error.is_some() {
+            shared.regions.forget(&lower);
+            return Ok(None);
+        }
+        let is_locked = answer.pairs.iter().any(|pair| pair.error.is_some());
+        if answer.error.is_none() && !is_locked {
+            let is_whole = answer.pairs.len() < limit as usize;
+            let pairs = answer.pairs.into_iter().map(|pair| (pair.key, pair.value));
+            return Ok(is_whole.then(|| pairs.collect()));
+        }
+        std::thread::sleep(pause);
     }
-    let is_locked = answer.pairs.iter().any(|pair| pair.error.is_some());
-    if answer.error.is_some() || is_locked || answer.pairs.len() >= limit as usize {
-        return Ok(None);
-    }
-    let pairs = answer.pairs.into_iter().map(|pair| (pair.key, pair.value));
-    Ok(Some(pairs.collect()))
+    Ok(None)
 }
 
 /// Sends a request to the node that leads the region of a key. `None` if it does not answer.
