@@ -160,6 +160,11 @@ impl Records {
         batch.put(self.0, &key(&first.session, place), value.as_bytes());
     }
 
+    /// The key of the record of a statement, in its tree.
+    pub fn key(self, statement: &StatementId) -> (TreeId, [u8; 20]) {
+        (self.0, key(&statement.session, statement.statement as u32))
+    }
+
     /// Fails if another server has executed a statement whose record is in a commit, and makes the commit fail if one does
     /// meanwhile.
     ///
