@@ -8,7 +8,7 @@ import threading
 from harness.tap import equal, raises, run, test
 from harness.waiting import wait_until
 from pymongo import CursorType, MongoClient
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 from pymongo.read_concern import ReadConcern
 
 ADDRESSES = os.environ["FROND_URI"].removeprefix("mongodb://").split("/")[0].split(",")
@@ -82,6 +82,36 @@ def a_unique_key_is_unique_on_both(one, two):
         thread.join()
     equal(len(winners), 1)
     equal(two.shop.users.count_documents({"name": "same"}), 1)
+
+
+@test
+def an_insert_of_keys_that_are_there_says_which(one, two):
+    one.shop.there.create_index("name", unique=True)
+    one.shop.there.insert_many([{"_id": n, "name": f"n{n}"} for n in (3, 7)])
+
+    def insert(documents, ordered):
+        try:
+            two.shop.there.insert_many(documents, ordered=ordered)
+        except BulkWriteError as error:
+            return [(one["index"], one["code"], one["keyPattern"], one["keyValue"]) for one in error.details["writeErrors"]]
+        return []
+
+    documents = [{"_id": n, "name": f"n{n}"} for n in range(6)] + [{"_id": 20, "name": "n7"}, {"_id": 21, "name": "new"}]
+    of_id, of_name = (3, 11000, {"_id": 1}, {"_id": 3}), (6, 11000, {"name": 1}, {"name": "n7"})
+    equal(insert(documents, False), [of_id, of_name])
+    equal([found["_id"] for found in one.shop.there.find().sort("_id", 1)], [0, 1, 2, 3, 4, 5, 7, 21])
+    ordered = [{"_id": 30, "name": "n30"}, {"_id": 31, "name": "n7"}, {"_id": 32, "name": "n32"}]
+    equal(insert(ordered, True), [(1, 11000, {"name": 1}, {"name": "n7"})])
+    equal(one.shop.there.count_documents({"_id": {"$gte": 30}}), 1)
+    # The same key twice in one insert, and a large document.
+    equal(insert([{"_id": 40, "name": "n40"}, {"_id": 40, "name": "n41"}], True), [(1, 11000, {"_id": 1}, {"_id": 40})])
+    large = {"_id": 3, "name": "large", "text": "x" * (9 << 20)}
+    equal(insert([large], True), [(0, 11000, {"_id": 1}, {"_id": 3})])
+    equal(insert([large | {"_id": 50}], True), [])
+    # In a transaction the statement fails.
+    with two.start_session() as session:
+        session.start_transaction()
+        raises(DuplicateKeyError, two.shop.there.insert_one, {"_id": 7, "name": "n8"}, session=session)
 
 
 @test

@@ -45,6 +45,7 @@ methods! { Cluster {
     fn snapshot() -> Snapshot;
     fn snapshot_at(u64) -> Option<Snapshot>;
     fn get_latest(TreeId, &[u8]) -> Result<Option<Option<Vec<u8>>>>;
+    fn scan_latest(TreeId, &[u8], u32) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>>;
     fn commit(WriteSet<Snapshot>) -> Result<Committed>;
     fn commit_without_lease(WriteSet<Snapshot>) -> Result<Committed>;
     fn begin_instance() -> Result<()>;
@@ -78,6 +79,7 @@ methods! { Snapshot {
     fn timestamp() -> Result<u64>;
     fn get(TreeId, &[u8]) -> Result<Option<Vec<u8>>>;
     fn prefetch(&[(TreeId, &[u8])]) -> Result<()>;
+    fn presume_absent(&[(TreeId, &[u8])]) -> ();
     fn contains(TreeId, &[u8]) -> Result<bool>;
     fn has_tree(TreeId) -> Result<bool>;
     fn trees() -> Result<Vec<TreeId>>;

@@ -22,8 +22,8 @@ pub use absent::{Cluster, Cursor, Snapshot, Transaction};
 #[cfg(feature = "client")]
 pub use client::{Cluster, Cursor, Snapshot, Transaction};
 pub use collected::Collected;
-pub use options::ClusterOptions;
-pub use stats::{ClusterStats, Requests};
+pub use options::{ClusterOptions, Report};
+pub use stats::{ClusterStats, KeptVersions, Requests};
 pub use tree_size::TreeSize;
 
 /// The operations of one commit, and the snapshot that guarded keys must not have changed since.

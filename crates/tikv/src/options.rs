@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use frond_kv::{MergeOperator, NoMerge, TreeId};
 
+/// Gets a line of text for the log.
+pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Settings of a connection to a cluster.
 #[derive(Clone)]
 pub struct ClusterOptions {
@@ -32,6 +35,10 @@ pub struct ClusterOptions {
     /// Keys of one tree, those with this prefix, whose update messages commute. They are kept once for each writer, so that
     /// writers do not conflict on them.
     pub counters: Option<(TreeId, Vec<u8>)>,
+    /// Old versions are kept for so long, for snapshots of the past.
+    pub retention: Duration,
+    /// Gets what an administrator has to know of the collection of garbage: refusals of PD, and runs that failed.
+    pub report: Option<Report>,
 }
 
 impl ClusterOptions {
@@ -49,6 +56,8 @@ impl ClusterOptions {
             threads: 2,
             merge: Arc::new(NoMerge),
             counters: None,
+            retention: Duration::from_secs(600),
+            report: None,
         }
     }
 }

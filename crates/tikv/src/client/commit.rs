@@ -49,6 +49,8 @@ struct Mutations {
     /// Parts of large values, in groups. They are written first, and are invisible until the value refers to them.
     parts: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
     puts: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Puts of keys that must be absent, which the first phase checks.
+    inserts: Vec<(Vec<u8>, Vec<u8>)>,
     deletes: Vec<Vec<u8>>,
     locks: Vec<Vec<u8>>,
 }
@@ -76,7 +78,9 @@ pub(crate) fn commit(
     if set.frees_space() {
         shorten_ranges(shared, set)?;
     }
-    if let Some(base) = base.filter(|_| set.guarded_keys().next().is_some()) {
+    let is_based =
+        |base: &Snapshot| set.guarded_keys().next().is_some() || base.base.has_presumed();
+    if let Some(base) = base.filter(is_based) {
         let mut overlay = Overlay::default();
         let stamped = stamp(shared, set, Some(&base))?;
         add(&mut overlay, set, &base)?;
@@ -329,6 +333,8 @@ pub(crate) fn commit_on(
         base.at()?;
         return Ok(committed);
     }
+    // Conflicts are judged by old versions, too.
+    base.check_kept()?;
     // TiKV knows transactions by their timestamps, and that of the past may have served already: the commit takes a new one.
     let now = if base.is_past {
         Some(unchanged::move_to_now(shared, base, overlay)?)
@@ -433,6 +439,7 @@ fn prepare(
     let mut mutations = Mutations {
         parts: Vec::new(),
         puts: Vec::with_capacity(overlay.changes().len() + 2),
+        inserts: Vec::new(),
         deletes: Vec::new(),
         locks: Vec::new(),
     };
@@ -503,6 +510,7 @@ fn prepare(
             mutations.deletes.push(stored_key);
             continue;
         };
+        let is_new = base.is_presumed(&stored_key);
         let is_long = keys.is_long(&stored_key);
         let value = if is_long {
             with_tail(keys.long().tail(key), &value).into()
@@ -524,10 +532,18 @@ fn prepare(
         } else {
             mutations.puts.push((stored_key, whole(&value)));
         }
+        if is_new {
+            mutations.inserts.extend(mutations.puts.pop());
+        }
     }
     for (tree, key) in overlay.guards() {
         if !overlay.changes().contains_key(&(*tree, key.clone())) {
-            mutations.locks.push(keys.value(*tree, key));
+            let stored_key = keys.value(*tree, key);
+            if base.is_presumed(&stored_key) {
+                // A lock does not check that the key is absent.
+                return Err(try_again());
+            }
+            mutations.locks.push(stored_key);
         }
     }
     for (tree, is_created) in overlay.trees() {
@@ -645,6 +661,9 @@ fn send(
         let filled: tikv::Result<()> = async {
             for (key, value) in mutations.puts {
                 transaction.put(key, value).await?;
+            }
+            for (key, value) in mutations.inserts {
+                transaction.insert(key, value).await?;
             }
             for key in mutations.deletes {
                 transaction.delete(key).await?;

@@ -26,7 +26,7 @@ pub(crate) enum Fault {
 /// The failure of a commit.
 #[derive(Debug)]
 pub(crate) enum CommitFailure {
-    /// Another transaction has written one of the keys. Nothing was committed.
+    /// Another transaction has written one of the keys, or one that must be absent is there. Nothing was committed.
     Conflict(Vec<u8>),
     /// A lock of another transaction, or the lack of a leader, was in the way before anything was committed.
     Blocked(String),
@@ -43,7 +43,11 @@ pub(crate) fn of_commit(error: &ClientError, start: u64) -> CommitFailure {
                 CommitFailure::Unknown(error.to_string())
             }
             Some(conflict) => CommitFailure::Conflict(conflict.key.clone()),
-            None => CommitFailure::Unknown(error.to_string()),
+            // The first phase has met a key that must be absent.
+            None => match &key.already_exist {
+                Some(there) => CommitFailure::Conflict(there.key.clone()),
+                None => CommitFailure::Unknown(error.to_string()),
+            },
         },
         ClientError::MultipleKeyErrors(errors) | ClientError::ExtractedErrors(errors) => {
             let mut failures = errors.iter().map(|error| of_commit(error, start));

@@ -1,5 +1,7 @@
 //! The client: what talks to the cluster.
 
+#[cfg(test)]
+mod async_commit;
 mod attempts;
 mod backoff;
 mod bound;
@@ -26,6 +28,8 @@ mod pd_http;
 mod peers;
 mod reach;
 mod regions;
+mod registration;
+mod safepoint;
 mod shared;
 mod sizes;
 mod snapshot;

@@ -137,6 +137,20 @@ mod message {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
+    pub struct GetGcSafePointRequest {
+        #[prost(message, optional, tag = "1")]
+        pub header: Option<RequestHeader>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct GetGcSafePointResponse {
+        #[prost(message, optional, tag = "1")]
+        pub header: Option<ResponseHeader>,
+        #[prost(uint64, tag = "2")]
+        pub safe_point: u64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
     pub struct UpdateServiceGcSafePointRequest {
         #[prost(message, optional, tag = "1")]
         pub header: Option<RequestHeader>,
@@ -158,9 +172,9 @@ mod message {
 }
 
 use message::{
-    GetMembersRequest, GetMembersResponse, GetRegionRequest, GetRegionResponse, GetStoreRequest,
-    GetStoreResponse, RequestHeader, ResponseHeader, UpdateServiceGcSafePointRequest,
-    UpdateServiceGcSafePointResponse,
+    GetGcSafePointRequest, GetGcSafePointResponse, GetMembersRequest, GetMembersResponse,
+    GetRegionRequest, GetRegionResponse, GetStoreRequest, GetStoreResponse, RequestHeader,
+    ResponseHeader, UpdateServiceGcSafePointRequest, UpdateServiceGcSafePointResponse,
 };
 pub(crate) use message::{Peer, RegionEpoch};
 
@@ -277,6 +291,22 @@ impl Pd {
             .await?;
         self.check(told.header)?;
         Ok(told.min_safe_point)
+    }
+
+    /// Tells PD that a service needs nothing any more.
+    pub(crate) async fn release(&self, service: &[u8]) -> Result<(), Failure> {
+        self.need(service, 0, 0).await.map(drop)
+    }
+
+    /// The safepoint that TiKV uses.
+    pub(crate) async fn safepoint(&self) -> Result<u64, Failure> {
+        let told: GetGcSafePointResponse = self
+            .call("GetGCSafePoint", |header| GetGcSafePointRequest {
+                header: Some(header),
+            })
+            .await?;
+        self.check(told.header)?;
+        Ok(told.safe_point)
     }
 
     /// The error in an answer. Another leader is looked for then.

@@ -1,6 +1,6 @@
 //! A consistent view of the cluster.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -49,8 +49,10 @@ pub(crate) struct Base {
     /// Whether it was taken of a timestamp that was given out before.
     pub(crate) is_past: bool,
     fetched: Mutex<Fetched>,
+    /// Stored keys that are taken for absent without a look-up. The commit fails if one is there.
+    presumed: Mutex<HashSet<Vec<u8>>>,
     /// Protects the versions that it reads from garbage collection.
-    _live: Option<InFlightEntry>,
+    _live: InFlightEntry,
 }
 
 /// Why a snapshot could not be taken.
@@ -105,11 +107,12 @@ impl Base {
             transaction: Mutex::new(begun.ok()),
             is_past: false,
             fetched: Mutex::default(),
-            _live: Some(live),
+            presumed: Mutex::default(),
+            _live: live,
         }
     }
 
-    /// A moment in the past. What it reads may be collected.
+    /// A moment in the past. Its versions are kept as long as it lives, if they are there.
     pub(crate) fn past(shared: &Arc<Shared>, at: u64) -> Base {
         Base {
             shared: shared.clone(),
@@ -117,16 +120,15 @@ impl Base {
             transaction: Mutex::new(None),
             is_past: true,
             fetched: Mutex::default(),
-            _live: None,
+            presumed: Mutex::default(),
+            _live: InFlightEntry::needing(&shared.snapshots, at),
         }
     }
 
-    /// The same, whose versions are kept as long as it lives, if they are there.
-    pub(crate) fn kept_past(shared: &Arc<Shared>, at: u64) -> Base {
-        Base {
-            _live: Some(InFlightEntry::needing(&shared.snapshots, at)),
-            ..Base::past(shared, at)
-        }
+    /// Fails unless the versions that it sees were there until now.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        let shared = &self.shared;
+        (shared.registration).check(&shared.connection, self.at()?)
     }
 
     pub(crate) fn at(&self) -> Result<u64> {
@@ -161,6 +163,7 @@ impl Base {
             found.extend(pairs);
             rest = &rest[count..];
         }
+        self.check_kept()?;
         Ok(found)
     }
 
@@ -314,6 +317,7 @@ impl Base {
             left = left.saturating_sub(count);
             rows.extend(found);
         }
+        self.check_kept()?;
         Ok(rows)
     }
 
@@ -396,6 +400,9 @@ impl Base {
     /// The committed value of a key.
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let stored_key = self.shared.keys.value(tree, key);
+        if self.is_presumed(&stored_key) {
+            return Ok(None);
+        }
         if let Some(fetched) = self.fetched.lock().values.get(&stored_key) {
             return Ok(fetched.clone());
         }
@@ -441,6 +448,17 @@ impl Base {
             }
             lower.push(0);
         }
+    }
+
+    /// Whether a stored key is taken for absent.
+    pub(crate) fn is_presumed(&self, stored_key: &[u8]) -> bool {
+        let presumed = self.presumed.lock();
+        !presumed.is_empty() && presumed.contains(stored_key)
+    }
+
+    /// Whether the commit has to be based on this snapshot.
+    pub(crate) fn has_presumed(&self) -> bool {
+        !self.presumed.lock().is_empty()
     }
 
     /// Reads some keys ahead.
@@ -545,6 +563,18 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn prefetch(&self, keys: &[(TreeId, &[u8])]) -> Result<()> {
         self.base.prefetch(keys)
+    }
+
+    /// Takes some keys for absent: look-ups find nothing and take no request. A commit that puts one of them and is based on this
+    /// snapshot fails with [`Error::Conflict`] if it is there, which its first phase checks. A caller that decides by their absence has to
+    /// put them in that commit.
+    pub fn presume_absent(&self, keys: &[(TreeId, &[u8])]) {
+        let shared = &self.base.shared;
+        let plain = keys
+            .iter()
+            .filter(|(tree, key)| !shared.is_counter(*tree, key))
+            .map(|(tree, key)| shared.keys.value(*tree, key));
+        self.base.presumed.lock().extend(plain);
     }
 
     /// Whether a key is there.
