@@ -38,7 +38,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster test fmt lint unit clients clients-set differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams history soak-set failover before-login login-timing deny clean
+.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster pauses test fmt lint unit clients clients-set differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded bank streams history soak-set failover before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ cluster-stop: ## Stop that cluster; its data stays in target/cluster
 test-cluster: setup ## Test servers over a TiKV cluster: clients, kills of servers, nodes and PD, schema changes, for MINUTES (5); SEED
 	cargo build --workspace --bins --tests --locked
 	MINUTES=$(if $(filter file,$(origin MINUTES)),5,$(MINUTES)) SEED=$(SEED) .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond
+
+pauses: setup ## Measure for how long clients wait after faults of a TiKV cluster and its servers, in RUNS (20) of each
+	cargo build --release --bin frond --locked
+	.cache/clients/venv/bin/python benchmarks/cluster/pauses.py --server target/release/frond --runs $(or $(RUNS),20)
 
 test: setup-build ## Run everything that CI checks: format, clippy, Rust tests, client suites, servers over a TiKV cluster
 	@scripts/setup.sh python

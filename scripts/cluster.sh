@@ -1,32 +1,35 @@
 #!/usr/bin/env bash
 # A small TiKV cluster on this machine, for tests: PD and nodes of unistore (cluster/README.md). Everything listens on 127.0.0.1.
 #
-#   scripts/cluster.sh start [--stores N] [--pd-port P] [--store-port P] [--region-keys N]   start it, and wait until it is ready
+#   scripts/cluster.sh start [--stores N] [--pd-port P] [--store-port P] [--region-keys N] [--poison TEXT]
+#                                            start it, and wait until it is ready; a node ends when it reads a key with TEXT
 #   scripts/cluster.sh stop [--remove]       stop it; --remove deletes its data, too
 #   scripts/cluster.sh status                what runs, and where
 #   scripts/cluster.sh kill-store N          end node N (1, 2 …) by SIGKILL
 #   scripts/cluster.sh start-store N         start it again, and wait until PD sees it
 #   scripts/cluster.sh restart-store N       both
-#   scripts/cluster.sh kill-pd, start-pd, restart-pd    the same with PD
+#   scripts/cluster.sh kill-stores, start-stores, restart-stores   the same with all nodes at once
+#   scripts/cluster.sh hang-store N, resume-store N     stop node N by SIGSTOP, so that it hangs, and let it go on
+#   scripts/cluster.sh kill-pd, start-pd, restart-pd, hang-pd, resume-pd    the same with PD
 #   scripts/cluster.sh start-servers [--servers N] [--port P] [--program FILE] [-- OPTION...]   start servers of Frond over it
 #   scripts/cluster.sh kill-server N, start-server N, restart-server N                          the same with one of them
 #
 # Each takes --data FOLDER (target/cluster). A cluster that is started in a folder with data goes on with the data; the ports and
-# the number of nodes are those of its first start. PD takes its port (28320) and the next one, node N its port (28330 + N - 1)
+# the number of nodes are those of its first start. FROND_CLUSTER_PROGRAMS names another folder of programs than .cache/cluster. PD takes its port (28320) and the next one, node N its port (28330 + N - 1)
 # and the port that is 20 above it, server N of Frond its port (27017 + N - 1). `stop` stops the servers, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly programs=.cache/cluster
+readonly programs=${FROND_CLUSTER_PROGRAMS:-.cache/cluster}
 wait_seconds=${FROND_CLUSTER_WAIT:-60}
 
 say() { printf 'cluster: %s\n' "$*"; }
 fail() { printf 'cluster: %s\n' "$*" >&2; exit 1; }
 
-[ $# -gt 0 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 2; }
 command=$1
 shift
-data=target/cluster stores=3 pd_port=28320 store_port=28330 region_keys=300000 remove=no number=
+data=target/cluster stores=3 pd_port=28320 store_port=28330 region_keys=300000 poison='' remove=no number=
 servers=2 port=27017 program=target/release/frond options=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -35,6 +38,7 @@ while [ $# -gt 0 ]; do
         --pd-port) pd_port=$2; shift ;;
         --store-port) store_port=$2; shift ;;
         --region-keys) region_keys=$2; shift ;;
+        --poison) poison=$2; shift ;;
         --servers) servers=$2; shift ;;
         --port) port=$2; shift ;;
         --program) program=$2; shift ;;
@@ -73,6 +77,8 @@ end() {
     local pid
     pid=$(process "$1") || return 0
     kill -s "$2" "$pid" 2>/dev/null || true
+    # One that hangs gets the signal when it goes on.
+    kill -s CONT "$pid" 2>/dev/null || true
     for _ in $(seq 100); do
         process "$1" >/dev/null || break
         sleep 0.1
@@ -129,14 +135,14 @@ start_pd() {
 
 start_store() {
     launch "store-$1" "$programs/store" --pd "127.0.0.1:$pd_port" --addr "127.0.0.1:$((store_port + $1 - 1))" \
-        --status-addr "127.0.0.1:$((store_port + $1 + 19))" --data-dir "$data/store-$1" --region-keys "$region_keys"
+        --status-addr "127.0.0.1:$((store_port + $1 + 19))" --data-dir "$data/store-$1" --region-keys "$region_keys" ${poison:+--poison "$poison"}
 }
 
 start_all() {
     [ -x "$programs/pd-server" ] && [ -x "$programs/store" ] || fail "not installed: run scripts/setup.sh cluster"
     mkdir -p "$data"
     if [ ! -f "$data/settings" ]; then
-        printf '%s=%s\n' stores "$stores" pd_port "$pd_port" store_port "$store_port" region_keys "$region_keys" >"$data/settings"
+        printf '%s=%q\n' stores "$stores" pd_port "$pd_port" store_port "$store_port" region_keys "$region_keys" poison "$poison" >"$data/settings"
         # unistore does not merge regions.
         cat >"$data/pd.toml" <<EOF
 [log]
@@ -157,6 +163,28 @@ EOF
     no_keyspaces
     await "the distribution of the regions" pd ready
     say "ready: --pd 127.0.0.1:$pd_port, $stores nodes, data in $data"
+}
+
+start_stores() {
+    for n in $(seq "$stores"); do start_store "$n"; done
+    for n in $(seq "$stores"); do await "the start of node $n" "store-$n" store_answers "$n"; done
+}
+
+# kill_stores: all at the same time.
+kill_stores() {
+    local pids=() pid n
+    for n in $(seq "$stores"); do
+        ! pid=$(process "store-$n") || pids+=("$pid")
+    done
+    [ ${#pids[@]} -eq 0 ] || kill -s KILL "${pids[@]}" 2>/dev/null || true
+    for n in $(seq "$stores"); do end "store-$n" KILL; done
+}
+
+# signal NAME SIGNAL
+signal() {
+    local pid
+    pid=$(process "$1") || fail "$1 does not run"
+    kill -s "$2" "$pid"
 }
 
 server_serves() { tail -n "+$lines" "$data/server-$1.log" | grep -q 'Waiting for connections'; }
@@ -216,6 +244,13 @@ case $command in
         start_store "$number"
         await "the start of node $number" "store-$number" store_answers "$number"
         ;;
+    kill-stores) need_cluster; kill_stores ;;
+    start-stores) need_cluster; start_stores ;;
+    restart-stores) need_cluster; kill_stores; start_stores ;;
+    hang-store) need_cluster; need_number; signal "store-$number" STOP ;;
+    resume-store) need_cluster; need_number; signal "store-$number" CONT ;;
+    hang-pd) need_cluster; signal pd STOP ;;
+    resume-pd) need_cluster; signal pd CONT ;;
     kill-pd) need_cluster; end pd KILL ;;
     start-pd | restart-pd)
         need_cluster

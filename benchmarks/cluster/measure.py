@@ -90,12 +90,19 @@ def client(uri, which, number, seconds, reports, start):
         reports.put((done, latencies))
 
 
+# Each commit waits for an answer three times: for the first phase, a timestamp, and the second phase of the first key.
+KINDS = {"timestamps": 1, "gets": 1, "scans": 1, "commits": 3, "regions": 1, "collector": 1}
+
+
 def round_trips(servers):
-    """Steps of all servers that have waited for an answer of the cluster, one after the other."""
-    total = 0
+    """Steps of all servers that have waited for an answer of the cluster, one after the other: of each kind, and in all."""
+    total = dict.fromkeys(["all", *KINDS], 0)
     for server in servers.all:
         with MongoClient(f"mongodb://127.0.0.1:{server.port}/?directConnection=true") as connection:
-            total += connection.admin.command("serverStatus")["tikv"]["roundTrips"]
+            status = connection.admin.command("serverStatus")["tikv"]
+            total["all"] += status["roundTrips"]
+            for kind, trips in KINDS.items():
+                total[kind] += status["requests"][kind]["count"] * trips
     return total
 
 
@@ -104,7 +111,8 @@ def idle_trips(servers, seconds=3):
     time.sleep(2)
     before, began = round_trips(servers), time.monotonic()
     time.sleep(seconds)
-    return (round_trips(servers) - before) / (time.monotonic() - began)
+    now, took = round_trips(servers), time.monotonic() - began
+    return {kind: (now[kind] - before[kind]) / took for kind in now}
 
 
 def measure(servers, nodes, which, clients, seconds, idle):
@@ -122,7 +130,8 @@ def measure(servers, nodes, which, clients, seconds, idle):
     results = [reports.get() for _ in processes]
     took = time.monotonic() - began
     after = cpu_seconds(*server_pids), cpu_seconds(*nodes)
-    trips = round_trips(servers) - trips_before - idle * took
+    trips_after = round_trips(servers)
+    trips = {kind: trips_after[kind] - trips_before[kind] - idle[kind] * took for kind in trips_after}
     for process in processes:
         process.join()
     done = sum(result[0] for result in results)
@@ -135,7 +144,8 @@ def measure(servers, nodes, which, clients, seconds, idle):
         "median_ms": round(statistics.median(latencies) * 1000, 2),
         "p99_ms": round(latencies[int(len(latencies) * 0.99)] * 1000, 2),
         # With more clients what the servers do of themselves is a larger share.
-        "round_trips": round(trips / len(latencies), 2) if clients == 1 else None,
+        "round_trips": round(trips["all"] / len(latencies), 2) if clients == 1 else None,
+        "trips_by_kind": {kind: round(trips[kind] / len(latencies), 2) for kind in KINDS} if clients == 1 else None,
         "server_us": round((after[0] - before[0]) / done * 1e6, 1),
         "node_us": round((after[1] - before[1]) / done * 1e6, 1),
         "keys_written": written,

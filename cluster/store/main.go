@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -36,6 +37,10 @@ import (
 // messageMax is larger than the largest request that a region takes.
 const messageMax = 64 << 20
 
+// rowsMax bounds the rows that a request may ask for. TiKV reserves memory for as many rows as a scan names, before it scans, and
+// ends if there is not so much. 10,240 is the bound of TiKV's own clients for scans.
+const rowsMax = 10240
+
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "store:", err)
@@ -51,6 +56,7 @@ func run() error {
 	level := flag.String("log-level", "warn", "debug, info, warn or error")
 	regionKeys := flag.Int64("region-keys", 300_000, "a region with more keys is split")
 	tick := flag.Duration("raft-tick", 500*time.Millisecond, "a leader is missed after 10 ticks")
+	poison := flag.String("poison", "", "for tests: the node ends when a key with this text is read")
 	flag.Parse()
 	if *data == "" {
 		return errors.New("--data-dir is missing")
@@ -107,7 +113,7 @@ func run() error {
 		grpc.InitialConnWindowSize(1<<28),
 		grpc.MaxRecvMsgSize(messageMax),
 		grpc.MaxSendMsgSize(messageMax),
-		grpc.UnaryInterceptor(refusePanics),
+		grpc.UnaryInterceptor(guarded([]byte(*poison))),
 	)
 	tikvpb.RegisterTikvServer(rpc, corrected{node})
 	deadlock.RegisterDeadlockServer(rpc, node)
@@ -148,6 +154,77 @@ func refusePanics(ctx context.Context, request any, call *grpc.UnaryServerInfo, 
 		}
 	}()
 	return next(ctx, request)
+}
+
+// guarded checks each request before it is answered.
+func guarded(poison []byte) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := refuseUnbounded(request, call.FullMethod); err != nil {
+			return nil, err
+		}
+		endAt(poison, request, call.FullMethod)
+		return refusePanics(ctx, request, call, next)
+	}
+}
+
+// refuseUnbounded refuses a request that names no bound for its rows, or more rows than TiKV should be asked for. TiKV does not refuse
+// it: it reserves the memory.
+func refuseUnbounded(request any, method string) error {
+	rows, bounded := rowsOf(request)
+	if !bounded || (rows > 0 && rows <= rowsMax) {
+		return nil
+	}
+	log.Error("request without a bound", zap.String("method", method), zap.Uint64("rows", rows))
+	return status.Errorf(codes.InvalidArgument, "%s asks for %d rows: 1 to %d are allowed", method, rows, rowsMax)
+}
+
+// rowsOf returns the rows that a request asks for, and whether it is of a kind that asks for rows.
+func rowsOf(request any) (uint64, bool) {
+	switch request := request.(type) {
+	case *kvrpcpb.ScanRequest:
+		return uint64(request.Limit), true
+	case *kvrpcpb.ScanLockRequest:
+		return uint64(request.Limit), true
+	case *kvrpcpb.BatchGetRequest:
+		return uint64(len(request.Keys)), true
+	case *kvrpcpb.PrewriteRequest:
+		return uint64(len(request.Mutations)), true
+	case *kvrpcpb.CommitRequest:
+		return uint64(len(request.Keys)), true
+	case *kvrpcpb.RawScanRequest:
+		return uint64(request.Limit), true
+	case *kvrpcpb.RawBatchGetRequest:
+		return uint64(len(request.Keys)), true
+	case *kvrpcpb.RawBatchScanRequest:
+		return uint64(request.EachLimit) * uint64(len(request.Ranges)), true
+	}
+	return 0, false
+}
+
+// endAt ends the node when a key with some text is read, as a request does that needs more memory than there is.
+func endAt(poison []byte, request any, method string) {
+	if len(poison) == 0 {
+		return
+	}
+	for _, key := range keysOf(request) {
+		if bytes.Contains(key, poison) {
+			fmt.Fprintln(os.Stderr, "store: ended by", method)
+			os.Exit(86)
+		}
+	}
+}
+
+// keysOf returns the keys that a request reads.
+func keysOf(request any) [][]byte {
+	switch request := request.(type) {
+	case *kvrpcpb.GetRequest:
+		return [][]byte{request.Key}
+	case *kvrpcpb.BatchGetRequest:
+		return request.Keys
+	case *kvrpcpb.ScanRequest:
+		return [][]byte{request.StartKey}
+	}
+	return nil
 }
 
 // corrected answers as TiKV where unistore answers as an older version of it.

@@ -1,6 +1,7 @@
 """A TiKV cluster on this machine (scripts/cluster.sh), and servers of Frond over it."""
 
 import itertools
+import json
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -42,8 +44,10 @@ def free_ports():
 class Cluster:
     """PD and its nodes, in a folder that is removed at the end."""
 
-    def __init__(self, nodes=3, folder=None, region_keys=300_000):
+    def __init__(self, nodes=3, folder=None, region_keys=300_000, poison=None):
         self.nodes = nodes
+        # A node ends when it reads a key with this text.
+        self.poison = poison
         self.region_keys = region_keys
         self.folder = folder or tempfile.mkdtemp(prefix="frond-cluster-")
         self.first = int(os.environ.get("FROND_CLUSTER_PORTS") or 0) or free_ports()
@@ -58,7 +62,7 @@ class Cluster:
     def start(self):
         self.script(
             "start", "--stores", self.nodes, "--pd-port", self.first, "--store-port", self.first + 10,
-            "--region-keys", self.region_keys,
+            "--region-keys", self.region_keys, *(["--poison", self.poison] if self.poison else []),
         )
 
     def restart_node(self, number):
@@ -70,8 +74,50 @@ class Cluster:
     def start_node(self, number):
         self.script("start-store", number)
 
+    def restart_nodes(self):
+        """Kills all nodes at once, and starts them again."""
+        self.script("restart-stores")
+
+    def hang_node(self, number):
+        self.script("hang-store", number)
+
+    def resume_node(self, number):
+        self.script("resume-store", number)
+
     def restart_pd(self):
         self.script("restart-pd")
+
+    def kill_pd(self):
+        self.script("kill-pd")
+
+    def start_pd(self):
+        self.script("start-pd")
+
+    def hang_pd(self):
+        self.script("hang-pd")
+
+    def resume_pd(self):
+        self.script("resume-pd")
+
+    def process(self, name):
+        """The process of `pd` or `store-N`, or None if it does not run."""
+        try:
+            with open(os.path.join(self.folder, "tikv", f"{name}.pid"), encoding="ascii") as file:
+                pid = int(file.read())
+            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+                return None if stat.read().rsplit(")", 1)[1].split()[0] == "Z" else pid
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+
+    def running_nodes(self):
+        return [number for number in range(1, self.nodes + 1) if self.process(f"store-{number}")]
+
+    def leading_node(self):
+        """The number of the node that leads the most regions."""
+        with urllib.request.urlopen(f"http://{self.pd}/pd/api/v1/stores", timeout=10) as answer:
+            stores = json.load(answer)["stores"]
+        leads = max(stores, key=lambda store: store["status"].get("leader_count", 0))
+        return int(leads["store"]["address"].rsplit(":", 1)[1]) - (self.first + 10) + 1
 
     def __enter__(self):
         try:

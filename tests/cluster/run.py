@@ -60,13 +60,15 @@ OWN = {
     "sharing": (120, own("sharing")),
     "schema": (600, own("schema")),
     "differential": (900, own("differential")),
+    "garbage": (300, own("garbage")),
     "build": (300, own("build_kills")),
+    "faults": (900, own("faults")),
     "bank": (1800, own("bank_kills")),
 }
 # A suite of tests/clients takes longer over a cluster.
 LONGER = 4
-# They kill what they run on, so they start clusters of their own.
-WITH_THEIR_OWN = {"build", "bank"}
+# They kill what they run on, or look at all that PD has, so they start clusters of their own.
+WITH_THEIR_OWN = {"garbage", "build", "faults", "bank"}
 SHORT = ["sharing", "schema"]
 
 

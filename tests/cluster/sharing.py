@@ -8,7 +8,8 @@ import threading
 from harness.tap import equal, raises, run, test
 from harness.waiting import wait_until
 from pymongo import CursorType, MongoClient
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
+from pymongo.read_concern import ReadConcern
 
 ADDRESSES = os.environ["FROND_URI"].removeprefix("mongodb://").split("/")[0].split(",")
 DOCUMENTS = 2_000
@@ -38,6 +39,27 @@ def the_other_server_reads_what_one_writes(one, two):
 
 
 @test
+def collections_are_dropped_capped_and_replaced_in_bounded_requests(one, two):
+    # The store refuses a request without a bound for its rows; TiKV reserves memory for them, and ends.
+    many = [{"_id": n, "n": n % 7} for n in range(DOCUMENTS)]
+    for name in ("dropped", "capped", "replaced"):
+        one.bounds[name].create_index("n")
+        one.bounds[name].insert_many(many)
+    one.bounds.dropped.drop()
+    equal(two.bounds.dropped.count_documents({}), 0)
+    one.bounds.command("convertToCapped", "capped", size=1 << 20)
+    equal(two.bounds.capped.options().get("capped"), True)
+    equal(two.bounds.capped.count_documents({}), DOCUMENTS)
+    one.bounds.capped.aggregate([{"$match": {"n": 3}}, {"$out": "replaced"}])
+    kept = [doc for doc in many if doc["n"] == 3]
+    equal(list(two.bounds.replaced.find().sort("_id", 1)), kept)
+    # Counters of many writers are replaced by a value.
+    equal(two.bounds.replaced.estimated_document_count(), len(kept))
+    two.drop_database("bounds")
+    equal(one.bounds.list_collection_names(), [])
+
+
+@test
 def a_unique_key_is_unique_on_both(one, two):
     one.shop.users.create_index("name", unique=True)
     one.shop.users.insert_one({"_id": 1, "name": "a"})
@@ -60,6 +82,36 @@ def a_unique_key_is_unique_on_both(one, two):
         thread.join()
     equal(len(winners), 1)
     equal(two.shop.users.count_documents({"name": "same"}), 1)
+
+
+@test
+def an_insert_of_keys_that_are_there_says_which(one, two):
+    one.shop.there.create_index("name", unique=True)
+    one.shop.there.insert_many([{"_id": n, "name": f"n{n}"} for n in (3, 7)])
+
+    def insert(documents, ordered):
+        try:
+            two.shop.there.insert_many(documents, ordered=ordered)
+        except BulkWriteError as error:
+            return [(one["index"], one["code"], one["keyPattern"], one["keyValue"]) for one in error.details["writeErrors"]]
+        return []
+
+    documents = [{"_id": n, "name": f"n{n}"} for n in range(6)] + [{"_id": 20, "name": "n7"}, {"_id": 21, "name": "new"}]
+    of_id, of_name = (3, 11000, {"_id": 1}, {"_id": 3}), (6, 11000, {"name": 1}, {"name": "n7"})
+    equal(insert(documents, False), [of_id, of_name])
+    equal([found["_id"] for found in one.shop.there.find().sort("_id", 1)], [0, 1, 2, 3, 4, 5, 7, 21])
+    ordered = [{"_id": 30, "name": "n30"}, {"_id": 31, "name": "n7"}, {"_id": 32, "name": "n32"}]
+    equal(insert(ordered, True), [(1, 11000, {"name": 1}, {"name": "n7"})])
+    equal(one.shop.there.count_documents({"_id": {"$gte": 30}}), 1)
+    # The same key twice in one insert, and a large document.
+    equal(insert([{"_id": 40, "name": "n40"}, {"_id": 40, "name": "n41"}], True), [(1, 11000, {"_id": 1}, {"_id": 40})])
+    large = {"_id": 3, "name": "large", "text": "x" * (9 << 20)}
+    equal(insert([large], True), [(0, 11000, {"_id": 1}, {"_id": 3})])
+    equal(insert([large | {"_id": 50}], True), [])
+    # In a transaction the statement fails.
+    with two.start_session() as session:
+        session.start_transaction()
+        raises(DuplicateKeyError, two.shop.there.insert_one, {"_id": 7, "name": "n8"}, session=session)
 
 
 @test
@@ -100,6 +152,100 @@ def a_transaction_of_one_is_seen_whole_by_the_other(one, two):
             error = failure
         assert error and error.has_error_label("TransientTransactionError"), error
     equal(two.shop.pairs.find_one({"_id": 1}).get("by"), 1)
+
+
+@test
+def a_transaction_meets_commits_of_the_other_at_its_statement(one, two):
+    one.shop.met.insert_many({"_id": n, "n": n} for n in range(5))
+    one.shop.met.create_index("n", unique=True)
+    statements = {
+        "update": lambda session: one.shop.met.update_one({"_id": 1}, {"$set": {"by": 1}}, session=session),
+        "delete": lambda session: one.shop.met.delete_one({"_id": 2}, session=session),
+        "insert": lambda session: one.shop.met.insert_one({"_id": 5, "n": 50}, session=session),
+        "unique": lambda session: one.shop.met.insert_one({"_id": 60, "n": 6}, session=session),
+    }
+    with one.start_session() as session:
+        for name, statement in statements.items():
+            session.start_transaction()
+            equal(one.shop.met.count_documents({}, session=session), two.shop.met.count_documents({}))
+            two.shop.met.update_one({"_id": 1}, {"$inc": {"seen": 1}})
+            two.shop.met.update_one({"_id": 2}, {"$inc": {"seen": 1}})
+            two.shop.met.delete_many({"_id": {"$gte": 5}})
+            if name in ("insert", "unique"):
+                two.shop.met.insert_many([{"_id": 5, "n": 5}, {"_id": 6, "n": 6}])
+            one.shop.met.update_one({"_id": 3}, {"$inc": {"kept": 1}}, session=session)
+            error = raises(OperationFailure, statement, session)
+            equal((error.code, error.has_error_label("TransientTransactionError")), (112, True))
+            if session.in_transaction:
+                session.abort_transaction()
+            two.shop.met.delete_many({"_id": {"$gte": 5}})
+    equal(two.shop.met.count_documents({"kept": {"$exists": True}}), 0)
+
+
+class AtTime(ReadConcern):
+    """A read concern with a time, which drivers give only to reads."""
+
+    def __init__(self, time):
+        super().__init__("snapshot")
+        self.time = time
+
+    @property
+    def document(self):
+        return {"level": "snapshot", "atClusterTime": self.time}
+
+
+@test
+def a_transaction_at_a_time_writes_what_has_not_changed_since(one, two):
+    one.shop.times.insert_many({"_id": n, "n": 0} for n in range(4))
+    then = one.shop.command({"find": "times", "readConcern": {"level": "snapshot"}})["cursor"]["atClusterTime"]
+    two.shop.times.update_one({"_id": 0}, {"$set": {"n": 1}})
+    for client, number in ((one, 1), (two, 2)):
+        with client.start_session(causal_consistency=False) as session:
+            session.start_transaction(read_concern=AtTime(then))
+            equal(client.shop.times.find_one({"_id": 0}, session=session)["n"], 0)
+            client.shop.times.update_one({"_id": number}, {"$set": {"n": number}}, session=session)
+            client.shop.times.insert_one({"_id": 10 + number}, session=session)
+            session.commit_transaction()
+            session.start_transaction(read_concern=AtTime(then))
+            error = raises(OperationFailure, client.shop.times.update_one, {"_id": 0}, {"$set": {"n": 2}}, session=session)
+            equal(error.code, 112)
+    equal([document.get("n") for document in two.shop.times.find().sort("_id", 1)], [1, 1, 2, 0, None, None])
+
+
+@test
+def sizes_are_about_those_of_the_documents(one, two):
+    one.sized.c.create_index("text")
+    one.sized.c.insert_many({"_id": n, "text": f"{n:05}" + "x" * 200} for n in range(DOCUMENTS))
+    stats = two.sized.command("collStats", "c")
+    assert stats["size"] / 4 < stats["storageSize"] < stats["size"] * 4, stats
+    equal(sorted(stats["indexSizes"]), ["_id_", "text_1"])
+    assert all(0 < size < stats["size"] * 4 for size in stats["indexSizes"].values()), stats
+    equal(stats["totalIndexSize"], sum(stats["indexSizes"].values()))
+    stats = two.sized.command("dbStats")
+    assert stats["storageSize"] > 0 and stats["indexSize"] > 0 and stats["totalSize"] > 0, stats
+    listed = {database["name"]: database["sizeOnDisk"] for database in two.list_databases()}
+    assert listed["sized"] > DOCUMENTS * 100, listed
+
+
+@test
+def keys_of_any_length_are_in_order_and_unique_on_both(one, two):
+    texts = ["x" * 20_000 + end for end in ("", "a", "aa", "b", "\U0010ffff")] + ["x" * 9_000, "w", "y" * 50_000]
+    one.shop.long.create_index("text", unique=True)
+    for number, text in enumerate(texts):
+        (one, two)[number % 2].shop.long.insert_one({"_id": text[::-1], "text": text, "n": number})
+    for text in texts:
+        raises(DuplicateKeyError, two.shop.long.insert_one, {"text": text})
+        raises(DuplicateKeyError, one.shop.long.insert_one, {"_id": text[::-1]})
+        equal(two.shop.long.find_one({"text": text})["_id"], text[::-1])
+    ordered = sorted(texts, key=lambda text: text.encode())
+    for client, direction, expected in ((one, 1, ordered), (two, -1, ordered[::-1])):
+        equal([document["text"] for document in client.shop.long.find().sort("text", direction).hint("text_1")], expected)
+    equal(one.shop.long.count_documents({"text": {"$gt": texts[1], "$lte": texts[4]}}), 3)
+    two.shop.long.update_one({"text": texts[2]}, {"$set": {"text": texts[2] + "c"}})
+    equal(one.shop.long.find_one({"text": texts[2]}), None)
+    equal(one.shop.long.delete_many({"text": {"$gte": "x" * 10_000}}).deleted_count, 6)
+    equal([document["text"] for document in two.shop.long.find().sort("text", 1)], ["w", "x" * 9_000])
+    equal(two.shop.command("validate", "long", full=True)["valid"], True)
 
 
 @test

@@ -36,6 +36,7 @@ macro_rules! conformance {
             ranges_of_many_keys_are_deleted_with_other_operations
             what_is_too_large_is_refused
             a_random_history_agrees_with_a_model
+            a_random_history_of_long_keys_agrees_with_a_model
             guarded_writers_conflict_and_blind_ones_do_not
             a_conflict_leaves_nothing_of_the_commit
             transactions_see_their_writes_and_conflict

@@ -106,6 +106,11 @@ pub enum Error {
     /// The servers that hold the data cannot be reached, or have no leader for now. Nothing is stored. Only an engine whose data
     /// is elsewhere has this error.
     Unavailable(String),
+    /// The old versions that a snapshot sees may be deleted. Only an engine whose data is elsewhere has this error.
+    SnapshotLost {
+        /// The time in milliseconds from the snapshot to the first one whose versions are all there.
+        behind_ms: u64,
+    },
     /// The servers that hold the data did not say whether a commit has taken place. Only an engine whose data is elsewhere
     /// has this error.
     OutcomeUnknown(String),
@@ -290,6 +295,11 @@ impl fmt::Display for Error {
             Error::Interrupted { timed_out: true } => f.write_str("operation exceeded time limit"),
             Error::Interrupted { timed_out: false } => f.write_str("operation was interrupted"),
             Error::Unavailable(text) => write!(f, "the storage cluster is not available: {text}"),
+            Error::SnapshotLost { behind_ms } => write!(
+                f,
+                "the snapshot of this operation is gone: it is {behind_ms} ms older than what the storage cluster still keeps, because \
+                 another user of the cluster has moved its safepoint for garbage collection; run the operation again"
+            ),
             Error::OutcomeUnknown(text) => {
                 write!(f, "whether the commit has taken place is not known: {text}")
             }

@@ -94,7 +94,7 @@ rewritten as a whole, and `explain` reports how many such documents were examine
 checkpoint has written yet: the keys and values in memory and in the log, rounded up to blocks of 4 KiB. Where documents are stored
 by `_id`, the index on `_id` has no tree of its own: its size is that of the internal nodes, the indexes of runs and the filters,
 and `storageSize` is the rest of that tree, so nothing is counted twice. Free space belongs to the file of all databases and is not
-divided among them.
+divided among them. Servers over a TiKV cluster [estimate](scale-out.md#sizes) sizes.
 
 A reply has at most 16 MiB and 16 KiB. A larger one is error 10334; `explain` leaves out what does not fit, with a
 warning.

@@ -67,6 +67,7 @@ impl Error {
                 EngineError::Unavailable(_) | EngineError::OutcomeUnknown(_) => {
                     ErrorCode::HostUnreachable
                 }
+                EngineError::SnapshotLost { .. } => ErrorCode::SnapshotTooOld,
                 EngineError::Unsupported(_) => ErrorCode::CommandNotSupported,
                 EngineError::NotLeading => ErrorCode::NotWritablePrimary,
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,

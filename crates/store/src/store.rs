@@ -181,7 +181,9 @@ impl DocumentStore {
     /// # Errors
     /// As [`DocumentStore::open`]; `HostUnreachable` (6) if the cluster does not answer.
     pub fn open_cluster(cluster: ClusterOptions, options: StoreOptions) -> Result<DocumentStore> {
+        let retention = options.shared.as_ref().map(|shared| shared.retention);
         let engine = Engine::connect(ClusterOptions {
+            retention: retention.unwrap_or(cluster.retention),
             merge: merge_operator(),
             counters: Some((CATALOG_TREE, vec![kind::COUNTER])),
             ..cluster

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use frond_kv::{Committed, Direction, Error, MemoryBudget, Operations, Result, TreeId, WriteSet};
 
-use crate::{ClusterOptions, ClusterStats, Collected};
+use crate::{ClusterOptions, ClusterStats, Collected, TreeSize};
 
 /// Gives a type without values its methods: names, types of the arguments, types of the results.
 macro_rules! methods {
@@ -45,6 +45,7 @@ methods! { Cluster {
     fn snapshot() -> Snapshot;
     fn snapshot_at(u64) -> Option<Snapshot>;
     fn get_latest(TreeId, &[u8]) -> Result<Option<Option<Vec<u8>>>>;
+    fn scan_latest(TreeId, &[u8], u32) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>>;
     fn commit(WriteSet<Snapshot>) -> Result<Committed>;
     fn commit_without_lease(WriteSet<Snapshot>) -> Result<Committed>;
     fn begin_instance() -> Result<()>;
@@ -58,6 +59,7 @@ methods! { Cluster {
     fn now_ms() -> u64;
     fn memory() -> &MemoryBudget;
     fn count(TreeId) -> Result<u64>;
+    fn tree_size(TreeId, u64) -> Result<TreeSize>;
     fn durable_stamp() -> u64;
     fn set_stamp_listener(Arc<dyn Fn(u64) + Send + Sync>) -> ();
     fn set_stamp_combination(Arc<dyn Fn(u64) -> Option<u64> + Send + Sync>) -> ();
@@ -77,6 +79,7 @@ methods! { Snapshot {
     fn timestamp() -> Result<u64>;
     fn get(TreeId, &[u8]) -> Result<Option<Vec<u8>>>;
     fn prefetch(&[(TreeId, &[u8])]) -> Result<()>;
+    fn presume_absent(&[(TreeId, &[u8])]) -> ();
     fn contains(TreeId, &[u8]) -> Result<bool>;
     fn has_tree(TreeId) -> Result<bool>;
     fn trees() -> Result<Vec<TreeId>>;

@@ -15,14 +15,16 @@ mod collected;
 mod options;
 mod seam;
 mod stats;
+mod tree_size;
 
 #[cfg(not(feature = "client"))]
 pub use absent::{Cluster, Cursor, Snapshot, Transaction};
 #[cfg(feature = "client")]
 pub use client::{Cluster, Cursor, Snapshot, Transaction};
 pub use collected::Collected;
-pub use options::ClusterOptions;
-pub use stats::{ClusterStats, Requests};
+pub use options::{ClusterOptions, Report};
+pub use stats::{ClusterStats, KeptVersions, Requests};
+pub use tree_size::TreeSize;
 
 /// The operations of one commit, and the snapshot that guarded keys must not have changed since.
 pub type WriteSet = frond_kv::WriteSet<Snapshot>;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use frond_kv::{MergeOperator, NoMerge, TreeId};
 
+/// Gets a line of text for the log.
+pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Settings of a connection to a cluster.
 #[derive(Clone)]
 pub struct ClusterOptions {
@@ -20,7 +23,7 @@ pub struct ClusterOptions {
     pub key_file: Option<PathBuf>,
     /// All keys begin with this, so that several deployments can share a cluster.
     pub key_prefix: Vec<u8>,
-    /// The time limit of one request.
+    /// The time limit of one request. Nodes that answer, but not in time, get more.
     pub request_timeout: Duration,
     /// The time for which an operation without a limit is tried again while the cluster does not answer.
     pub patience: Duration,
@@ -32,6 +35,10 @@ pub struct ClusterOptions {
     /// Keys of one tree, those with this prefix, whose update messages commute. They are kept once for each writer, so that
     /// writers do not conflict on them.
     pub counters: Option<(TreeId, Vec<u8>)>,
+    /// Old versions are kept for so long, for snapshots of the past.
+    pub retention: Duration,
+    /// Gets what an administrator has to know of the collection of garbage: refusals of PD, and runs that failed.
+    pub report: Option<Report>,
 }
 
 impl ClusterOptions {
@@ -43,13 +50,23 @@ impl ClusterOptions {
             certificate_file: None,
             key_file: None,
             key_prefix: b"frond/".to_vec(),
-            request_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(2),
             patience: Duration::from_secs(45),
             client_bytes: 256 << 20,
             threads: 2,
             merge: Arc::new(NoMerge),
             counters: None,
+            retention: Duration::from_secs(600),
+            report: None,
         }
+    }
+}
+
+impl ClusterOptions {
+    /// The files of the authority, the certificate and its key, if all are given.
+    pub(crate) fn tls_files(&self) -> Option<[PathBuf; 3]> {
+        let [ca, certificate, key] = [&self.ca_file, &self.certificate_file, &self.key_file];
+        Some([ca.clone()?, certificate.clone()?, key.clone()?])
     }
 }
 

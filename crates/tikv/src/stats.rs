@@ -11,6 +11,19 @@ pub struct Requests {
     pub micros: u64,
 }
 
+/// The old versions that PD keeps for this server. All timestamps are those of PD.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeptVersions {
+    /// Those that snapshots from this timestamp on see.
+    pub from: u64,
+    /// Those that only snapshots before this timestamp see may be gone; 0 if none are.
+    pub lost_before: u64,
+    /// Registrations that PD has refused.
+    pub refusals: u64,
+    /// Registrations without an answer.
+    pub failures: u64,
+}
+
 /// Requests since the cluster was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterStats {
@@ -30,8 +43,13 @@ pub struct ClusterStats {
     pub unknown_outcomes: u64,
     /// Requests that were repeated.
     pub retries: u64,
+    /// How often all connections were made again, because they were stuck or needed another time limit.
+    pub reconnections: u64,
+    /// The time limit of one request, in milliseconds. It grows while nodes are slow.
+    pub limit_ms: u64,
     /// Steps that came one after the other, each waiting for an answer.
     pub round_trips: u64,
+    pub kept: KeptVersions,
     /// The work of the garbage collector on this server.
     pub collected: Collected,
 }

@@ -12,21 +12,45 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const COMMITS: u64 = 120;
 const KEYS: u64 = 60;
+/// Keys with this many bytes are longer than clusters take them as they are.
+const LONG_BEGIN_BYTES: usize = 9_000;
+const LONG_COMMITS: u64 = 40;
 
 /// A generator of numbers (SplitMix64), the same for each run.
-struct Random(u64);
+struct Random {
+    state: u64,
+    makes_long: bool,
+}
 
 impl Random {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ mixed >> 31) % limit
     }
 
+    fn new(state: u64, makes_long: bool) -> Random {
+        Random { state, makes_long }
+    }
+
     fn key(&mut self) -> Vec<u8> {
-        format!("{:03}", self.below(KEYS)).into_bytes()
+        let short = format!("{:03}", self.below(KEYS)).into_bytes();
+        if !self.makes_long {
+            return short;
+        }
+        // Most begin with the same bytes; of some there is no greater byte, so that no key follows them.
+        let begin = [b'k', 0xff][usize::from(self.below(4) == 0)];
+        let mut key = vec![begin; LONG_BEGIN_BYTES];
+        match self.below(8) {
+            0 => return short,
+            1 => key.truncate(1 + self.below(LONG_BEGIN_BYTES as u64) as usize),
+            2 => key.resize(LONG_BEGIN_BYTES * 3, b'l'),
+            _ => {}
+        }
+        key.extend_from_slice(&short);
+        key
     }
 
     fn bound(&mut self) -> Bound<Vec<u8>> {
@@ -95,11 +119,11 @@ fn compare<S: Snapshot>(
         let there = model.iter().filter(|(key, _)| within(&bounds, key));
         let mut expected: Vec<_> = there.map(|(k, v)| (k.clone(), v.clone())).collect();
         let forward = pairs(snapshot, tree, range, Direction::Forward);
-        assert_eq!(forward, expected, "{range:?}");
+        assert_same(&forward, &expected);
         if scans_backward {
             expected.reverse();
             let backward = pairs(snapshot, tree, range, Direction::Backward);
-            assert_eq!(backward, expected, "{range:?}");
+            assert_same(&backward, &expected);
         }
         let key = random.key();
         let found = snapshot.get(tree, &key).unwrap();
@@ -108,14 +132,41 @@ fn compare<S: Snapshot>(
     }
 }
 
+/// Fails with the first row that differs, and not with all keys, which may be long.
+fn assert_same(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)]) {
+    let shown = |row: Option<&(Vec<u8>, Vec<u8>)>| {
+        row.map(|(key, value)| {
+            let end = key.len().saturating_sub(8);
+            (key.len(), key[end..].to_vec(), value.clone())
+        })
+    };
+    for at in 0..found.len().max(expected.len()) {
+        let (one, other) = (found.get(at), expected.get(at));
+        assert!(
+            one == other,
+            "row {at}: {:?}, not {:?}",
+            shown(one),
+            shown(other)
+        );
+    }
+}
+
 /// Random commits of all messages; look-ups and scans of the newest snapshot and of old ones agree with a model.
 pub fn a_random_history_agrees_with_a_model<E: Engine>(keyspace: &Keyspace<E>) {
+    history(keyspace, Random::new(7, false), COMMITS);
+}
+
+/// The same with keys of some kilobytes, many of which begin with the same bytes.
+pub fn a_random_history_of_long_keys_agrees_with_a_model<E: Engine>(keyspace: &Keyspace<E>) {
+    history(keyspace, Random::new(39, true), LONG_COMMITS);
+}
+
+fn history<E: Engine>(keyspace: &Keyspace<E>, mut random: Random, commits: u64) {
     let engine = keyspace.engine();
     let tree = new_tree(&engine);
-    let mut random = Random(7);
     let mut model = Model::new();
     let mut old: Vec<(E::Snapshot, Model)> = Vec::new();
-    for round in 0..COMMITS {
+    for round in 0..commits {
         let mut set = WriteSet::new();
         for _ in 0..=random.below(8) {
             change(&mut random, tree, &mut set, &mut model);

@@ -434,6 +434,16 @@ fn open_cluster(
     cluster.certificate_file.clone_from(&tikv.cert_file);
     cluster.key_file.clone_from(&tikv.key_file);
     cluster.key_prefix = tikv.key_prefix.clone().into_bytes();
+    let reports = log.clone();
+    cluster.report = Some(Arc::new(move |text: &str| {
+        reports.warning(
+            Component::Storage,
+            9_937_030,
+            "garbage",
+            "Collection of garbage in the TiKV cluster",
+            &doc! {"what": text},
+        );
+    }));
     // There is no cache of pages that would need the rest.
     let for_clients = usable_bytes() / 2;
     cluster.client_bytes = usize::try_from(for_clients).unwrap_or(usize::MAX);

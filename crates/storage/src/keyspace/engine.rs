@@ -194,7 +194,7 @@ impl Engine {
     }
 
     /// Statistics of one tree; all zero if it does not exist. Of a cluster's tree only the entries are counted, and not beyond
-    /// some thousands.
+    /// some thousands; [`Tikv::tree_size`] has its size.
     pub fn tree_stats(&self, tree: TreeId) -> TreeStats {
         either!(self, engine => engine.tree_stats(tree))
     }

@@ -28,7 +28,7 @@ pub use frond_kv::{
     Result as EngineResult, Stamps, TreeId, TreeOptions, TreeStats, WRITE_SET_BYTES_MAX, Waits,
     key_hash,
 };
-pub use frond_tikv::{ClusterOptions, ClusterStats, Requests as ClusterRequests};
+pub use frond_tikv::{ClusterOptions, ClusterStats, KeptVersions, Requests as ClusterRequests};
 pub use frond_tree::{
     Activity, ActivityEvent, BulkLoader, Damage, DamagePlace, DiskSpaceStats as DiskSpace,
     Duplicates, EventListener, FlushPause, LogCut, LogRecovery, NoListener,

@@ -70,6 +70,16 @@ impl Snapshot {
         }
     }
 
+    /// Takes some keys for absent, so that a cluster need not look them up: a commit that is based on this snapshot and puts one of them
+    /// fails with a conflict if it is there. A caller that decides by their absence has to put them in that commit. Files do nothing, since
+    /// their look-ups cost little.
+    pub fn presume_absent(&self, keys: &[(TreeId, &[u8])]) {
+        match self {
+            Snapshot::Files(_) => {}
+            Snapshot::Tikv(snapshot) => snapshot.presume_absent(keys),
+        }
+    }
+
     /// Whether a read takes a request over the network, so that it pays to gather keys for [`Snapshot::prefetch`].
     #[inline]
     pub fn gathers_reads(&self) -> bool {

@@ -3,7 +3,7 @@
 use crate::catalog::Collection;
 use crate::store::DocumentStore;
 use frond_storage::error::Result;
-use frond_storage::keyspace::{Engine, TreeStats};
+use frond_storage::keyspace::{Engine, TreeId};
 use frond_storage::namespace::{Namespace, check_database_name};
 use frond_storage::options::Capped;
 
@@ -18,7 +18,7 @@ pub struct CollectionStats {
     /// Mean size of a document, rounded down; 0 without documents.
     pub avg_obj_size: u64,
     /// Space of the documents: their compressed size in the data file, plus the uncompressed size, rounded up to
-    /// blocks, of those that are only in memory and in the log.
+    /// blocks, of those that are only in memory and in the log. In a cluster sizes are estimates, of one copy.
     pub storage_size: u64,
     /// Space of all indexes.
     pub total_index_size: u64,
@@ -51,18 +51,40 @@ pub struct DatabaseStats {
 /// The unit of allocation of the data file.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Space of a tree. Data that no checkpoint has written counts with its size in memory and in the log, which is larger
-/// than its compressed size in the data file.
-fn space(stats: &TreeStats) -> u64 {
-    stats.disk_bytes + stats.memtable_bytes.next_multiple_of(BLOCK_BYTES)
+/// Space of a tree.
+#[derive(Clone, Copy, Default)]
+struct Space {
+    bytes: u64,
+    /// The part of search structures: of a cluster's tree, that of its keys.
+    search_bytes: u64,
+}
+
+/// Space of a tree with about so many entries, the number of which only matters in a cluster. Data that no checkpoint has written counts with
+/// its size in memory and in the log, which is larger than its compressed size in the data file.
+fn space(engine: &Engine, tree: TreeId, entries: u64) -> Space {
+    if let Some(cluster) = engine.cluster() {
+        // Without an answer the size is not known.
+        let size = cluster.tree_size(tree, entries).unwrap_or_default();
+        return Space {
+            bytes: size.bytes,
+            search_bytes: size.key_bytes,
+        };
+    }
+    let stats = engine.tree_stats(tree);
+    let bytes = stats.disk_bytes + stats.memtable_bytes.next_multiple_of(BLOCK_BYTES);
+    Space {
+        bytes,
+        search_bytes: stats.search_bytes.min(bytes),
+    }
 }
 
 /// Space of a collection with its indexes, including those that are being built.
 pub(crate) fn size(engine: &Engine, collection: &Collection) -> u64 {
+    let documents = u64::try_from(collection.counts().documents).unwrap_or(0);
     let indexes = collection.indexes.iter().map(|index| index.tree);
     (collection.trees())
         .chain(indexes)
-        .map(|tree| space(&engine.tree_stats(tree)))
+        .map(|tree| space(engine, tree, documents).bytes)
         .sum()
 }
 
@@ -71,17 +93,16 @@ fn collection_stats(engine: &Engine, collection: &Collection) -> CollectionStats
     let count = u64::try_from(counts.documents).unwrap_or(0);
     let size = u64::try_from(counts.bytes).unwrap_or(0);
     let mut index_sizes = Vec::new();
-    let primary = engine.tree_stats(collection.primary);
-    let segments = collection.segments.map(|tree| engine.tree_stats(tree));
-    let mut storage_size = space(&primary) + segments.as_ref().map_or(0, space);
+    let space = |tree| space(engine, tree, count);
+    let primary = space(collection.primary);
+    let segments = collection.segments.map(space).unwrap_or_default();
+    let mut storage_size = primary.bytes + segments.bytes;
     if let Some(name) = collection.own_index_name() {
-        let own = primary.search_bytes.min(space(&primary));
-        index_sizes.push((name.to_owned(), own));
-        storage_size -= own;
+        index_sizes.push((name.to_owned(), primary.search_bytes));
+        storage_size -= primary.search_bytes;
     }
     for index in collection.ready_indexes() {
-        let bytes = space(&engine.tree_stats(index.tree));
-        index_sizes.push((index.spec.name.clone(), bytes));
+        index_sizes.push((index.spec.name.clone(), space(index.tree).bytes));
     }
     CollectionStats {
         count,

@@ -32,6 +32,9 @@ pub type SessionKey = [u8; 16];
 /// The place of the record of a committed transaction, behind all statements.
 const COMMITTED: u32 = u32::MAX;
 
+/// The records of a session that are read with one request from a cluster; most sessions have one or two.
+const RECORDS_AT_ONCE: u32 = 64;
+
 /// The value of [`SessionTree`] without a tree. Tree 0 is that of the catalog.
 const NONE: u32 = 0;
 
@@ -113,6 +116,30 @@ pub struct SessionHistory {
     pub has_more: bool,
 }
 
+impl SessionHistory {
+    /// Adds a record of the session, in the order of their keys.
+    fn add(&mut self, record: Record<'_>) {
+        // A session has at most one record of a commit; it has no meaning under a newer number.
+        self.has_more |= !matches!(record.place, 0 | COMMITTED);
+        if self.number.is_some_and(|newest| newest > record.number) {
+            return;
+        }
+        if self.number != Some(record.number) {
+            self.number = Some(record.number);
+            self.executed.clear();
+            self.is_committed = false;
+        }
+        match record.place {
+            COMMITTED => self.is_committed = true,
+            first => self.executed.push(ExecutedStatements {
+                first: first as i32,
+                count: record.count,
+                result: record.result.to_owned(),
+            }),
+        }
+    }
+}
+
 fn key(session: &SessionKey, place: u32) -> [u8; 20] {
     let mut key = [0; 20];
     key[..16].copy_from_slice(session);
@@ -131,6 +158,11 @@ impl Records {
         value.push("r", result);
         let place = first.statement as u32;
         batch.put(self.0, &key(&first.session, place), value.as_bytes());
+    }
+
+    /// The key of the record of a statement, in its tree.
+    pub fn key(self, statement: &StatementId) -> (TreeId, [u8; 20]) {
+        (self.0, key(&statement.session, statement.statement as u32))
     }
 
     /// Fails if another server has executed a statement whose record is in a commit, and makes the commit fail if one does
@@ -219,31 +251,20 @@ impl Catalog {
         let Some(tree) = self.session_tree() else {
             return Ok(history);
         };
+        let latest = (self.state.coordination).scan_latest(tree, session, RECORDS_AT_ONCE)?;
+        if let Some(latest) = latest {
+            for (key, value) in &latest {
+                history.add(Record::read(key, value)?);
+            }
+            return Ok(history);
+        }
         let snapshot = self.state.engine.snapshot();
         let high = after_prefix(session);
         let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut cursor =
             snapshot.cursor(tree, Bound::Included(session), high, Direction::Forward)?;
         while let Some((key, value)) = cursor.next()? {
-            let record = Record::read(key, value)?;
-            // A session has at most one record of a commit; it has no meaning under a newer number.
-            history.has_more |= !matches!(record.place, 0 | COMMITTED);
-            if history.number.is_some_and(|newest| newest > record.number) {
-                continue;
-            }
-            if history.number != Some(record.number) {
-                history.number = Some(record.number);
-                history.executed.clear();
-                history.is_committed = false;
-            }
-            match record.place {
-                COMMITTED => history.is_committed = true,
-                first => history.executed.push(ExecutedStatements {
-                    first: first as i32,
-                    count: record.count,
-                    result: record.result.to_owned(),
-                }),
-            }
+            history.add(Record::read(key, value)?);
         }
         Ok(history)
     }

@@ -32,6 +32,8 @@ use frond_storage::namespace::Namespace;
 const CLOSED_PAUSE: Duration = Duration::from_millis(1);
 /// The time between two looks whether the server that closed them is still there.
 const SEARCH_PAUSE: Duration = Duration::from_millis(250);
+/// The pause after a renewal of the lease that has failed, or came too late.
+const RENEWAL_RETRY: Duration = Duration::from_millis(100);
 /// The longest wait for a change of this server before the thread checks again.
 const OWN_CHANGE_WAIT: Duration = Duration::from_millis(20);
 
@@ -371,11 +373,19 @@ pub(super) fn start(state: &Arc<CatalogState>, cluster: &Arc<Cluster>) -> Result
 
 /// Renews the lease as long as the store is open.
 fn renew(state: &Weak<CatalogState>, cluster: &Cluster) {
-    while cluster.sleep(cluster.renewal_pause()) && state.strong_count() > 0 {
-        if !cluster.is_stalled() {
-            // The next try comes soon; without success the lease ends.
-            let _ = cluster.renew();
+    let mut pause = cluster.renewal_pause();
+    while cluster.sleep(pause) && state.strong_count() > 0 {
+        if cluster.is_stalled() {
+            continue;
         }
+        // Without success the lease ends. A renewal that has waited for the keyspace may come too late: a lease begins when its renewal
+        // does, so the next one follows at once.
+        let renewed = cluster.renew();
+        pause = if renewed.is_ok() && cluster.is_valid() {
+            cluster.renewal_pause()
+        } else {
+            cluster.renewal_pause().min(RENEWAL_RETRY)
+        };
     }
 }
 

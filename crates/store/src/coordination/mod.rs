@@ -330,6 +330,21 @@ impl Coordination {
         self.others().map_or(Ok(None), get)
     }
 
+    /// The pairs whose keys begin with a prefix as they are now, fewer than `limit`, where that costs less than a snapshot and a
+    /// scan. `None` if it does not, or if they are not certain.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn scan_latest(
+        &self,
+        tree: TreeId,
+        prefix: &[u8],
+        limit: u32,
+    ) -> Result<Option<cluster::Pairs>> {
+        let scan = |cluster: &Arc<Cluster>| cluster.scan_latest(tree, prefix, limit);
+        self.others().map_or(Ok(None), scan)
+    }
+
     /// Whether [`Coordination::get_latest`] may know a value.
     #[inline]
     pub fn has_latest(&self) -> bool {

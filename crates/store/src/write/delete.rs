@@ -3,7 +3,7 @@
 use frond_bson::{Collator, Doc, Value};
 
 use super::modify::{Change, Effect, Target};
-use super::recording::Recording;
+use super::recording::{Recorder, Recording};
 use super::staging::Staging;
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
@@ -85,6 +85,7 @@ pub fn delete(
         )?,
         id: one_id(request.filter)
             .filter(|_| request.hint.is_none() && request.collation.is_none()),
+        record: recorder.as_ref().map(Recorder::key),
         context,
         durability,
         bypass_validation: true,

@@ -7,7 +7,7 @@ use frond_query::update::Update;
 
 use super::delete::Remove;
 use super::modify::{Target, is_upsert_race};
-use super::recording::Recording;
+use super::recording::{Recorder, Recording};
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
 use crate::exec::operator::Row;
@@ -118,6 +118,7 @@ pub fn find_and_modify(
             let sort = request.sort.is_none_or(Doc::is_empty);
             sort && request.hint.is_none() && request.collation.is_none()
         }),
+        record: recorder.as_ref().map(Recorder::key),
         context,
         durability,
         bypass_validation: request.bypass_validation,

@@ -13,7 +13,7 @@ use crate::catalog::{
 use frond_oplog::entry::Session;
 use frond_storage::clock::next_timestamp;
 use frond_storage::error::{Error, Result, command};
-use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError};
 use frond_storage::namespace::Namespace;
 
 /// Options of an insert.
@@ -188,6 +188,7 @@ pub(crate) fn insert_into(
         options,
         recording,
         clears: recording.is_some_and(|(_, recording)| recording.of.clears),
+        presumes_new: true,
         buffers: Buffers::default(),
         key: Vec::new(),
         prepared: Vec::new(),
@@ -243,6 +244,8 @@ struct Inserter<'a> {
     recording: Option<(SessionRecords, InsertRecording<'a>)>,
     /// Whether the next record clears those of the session.
     clears: bool,
+    /// Whether documents are taken for new ones in a cluster, so that their commit looks for their keys.
+    presumes_new: bool,
     buffers: Buffers,
     key: Vec<u8>,
     prepared: Vec<u8>,
@@ -252,6 +255,35 @@ impl Inserter<'_> {
     /// Inserts as many of `docs` as fit in one commit. `first` is the position of the first one in the
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
+        // In a transaction, the statement fails and not the commit. A full capped collection removes what may be in the way first.
+        let may_presume = self.catalog.engine().cluster().is_some()
+            && self.catalog.is_live()
+            && collection.settings.capped.is_none();
+        loop {
+            let presumes_new = self.presumes_new && may_presume;
+            match self.attempt(collection, docs, first, presumes_new) {
+                Ok(Some(chunk)) => return Ok(chunk),
+                Err(error)
+                    if !presumes_new
+                        || !matches!(error, Error::Engine(EngineError::Conflict { .. })) =>
+                {
+                    return Err(error);
+                }
+                // Look-ups tell which document has which key twice.
+                _ => self.presumes_new = false,
+            }
+        }
+    }
+
+    /// Tries to insert some documents. `None` if they were taken for new ones, and one of them fails: whether it is one decides
+    /// with what error.
+    fn attempt(
+        &mut self,
+        collection: &Collection,
+        docs: &[&Doc],
+        first: usize,
+        presumes_new: bool,
+    ) -> Result<Option<Chunk>> {
         let bytes = docs.iter().map(|doc| doc.len_bytes()).sum();
         let mut staging = Staging::for_insertion(self.catalog, collection, &mut self.buffers)?
             .bypassing_validation(self.options.bypass_validation)
@@ -259,7 +291,7 @@ impl Inserter<'_> {
         // MongoDB leaves those of measurements as they are.
         let keeps_empty_timestamps =
             self.options.keep_empty_timestamps || collection.settings.time_series.is_some();
-        staging.look_up(docs)?;
+        staging.look_up(docs, presumes_new)?;
         let mut errors = Vec::new();
         let mut consumed = 0;
         for (offset, doc) in docs.iter().enumerate() {
@@ -293,6 +325,9 @@ impl Inserter<'_> {
             }
             consumed = offset + 1;
         }
+        if presumes_new && !errors.is_empty() {
+            return Ok(None);
+        }
         let mut clears = self.clears;
         if let Some((to, recording)) = &self.recording {
             let documents = first..first + consumed;
@@ -303,11 +338,11 @@ impl Inserter<'_> {
         if inserted > 0 {
             self.clears = clears;
         }
-        Ok(Chunk {
+        Ok(Some(Chunk {
             consumed,
             inserted,
             errors,
-        })
+        }))
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Target<'a> {
     pub question: PlannedQuery,
     /// The `_id` that is asked for, if the filter has one and nothing else, and there is no hint and no collation.
     pub id: Option<Value<'a>>,
+    /// The key of the statement's record, if it has one: the commit looks it up.
+    pub record: Option<(TreeId, [u8; 20])>,
     pub context: &'a OpContext,
     /// When a commit returns.
     pub durability: Durability,
@@ -149,6 +151,11 @@ impl Target<'_> {
                 snapshot,
                 key,
             } = look_up;
+            if let Some((tree, record)) = &self.record
+                && snapshot.gathers_reads()
+            {
+                snapshot.prefetch(&[(*tree, record), (collection.primary, &key)])?;
+            }
             let record = snapshot.get(collection.primary, &key)?;
             // The way of a large document knows which parts it takes.
             if !record.as_deref().is_some_and(record::is_in_parts) {

@@ -8,6 +8,7 @@ use crate::catalog::{Catalog, SessionRecords, StatementId};
 use crate::exec::operator::Row;
 use frond_oplog::entry::Session;
 use frond_storage::error::Result;
+use frond_storage::keyspace::TreeId;
 
 /// The record of a statement.
 #[derive(Clone, Copy)]
@@ -46,6 +47,11 @@ impl<O> Recorder<'_, O> {
     /// The statement, for the oplog.
     pub fn session(&self) -> Session {
         session_of(&self.recording.of)
+    }
+
+    /// The key of the record, which a commit of one of several servers looks up.
+    pub fn key(&self) -> (TreeId, [u8; 20]) {
+        self.to.key(&self.recording.of)
     }
 
     /// Adds the record of a statement with this outcome.

@@ -46,6 +46,7 @@ pub(crate) fn replace_one(
         ns,
         question: PlannedQuery::parse(Some(filter), None, None, &environment)?,
         id: None,
+        record: None,
         context,
         durability: Durability::Logged,
         bypass_validation: true,

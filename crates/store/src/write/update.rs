@@ -284,6 +284,7 @@ pub fn update(
             let sort = request.sort.is_none_or(Doc::is_empty);
             sort && request.hint.is_none() && request.collation.is_none()
         }),
+        record: recorder.as_ref().map(Recorder::key),
         context,
         durability,
         bypass_validation: request.bypass_validation,

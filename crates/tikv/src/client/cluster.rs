@@ -1,15 +1,16 @@
 //! The handle of a cluster.
 
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use frond_kv::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
+use frond_kv::{Committed, Direction, Error, MemoryBudget, Result, TreeId, WriteSet};
 
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
+use crate::client::bound::after_prefix;
 use crate::client::commit;
 use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
 use crate::client::counters::Slots;
@@ -20,8 +21,11 @@ use crate::client::fence;
 use crate::client::garbage;
 use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
+use crate::client::measure;
 use crate::client::regions::{Nodes, Regions};
+use crate::client::registration::Registration;
 use crate::client::shared::{RowBytes, Shared};
+use crate::client::sizes::Sizes;
 use crate::client::snapshot::{Base, Snapshot};
 use crate::client::stamps::{self, DurableStamp, InFlight};
 use crate::client::transaction::Transaction;
@@ -30,6 +34,7 @@ use crate::client::value::{self, Stored};
 use crate::collected::Collected;
 use crate::options::ClusterOptions;
 use crate::stats::{ClusterStats, Requests};
+use crate::tree_size::TreeSize;
 
 /// A handle to a cluster. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -45,29 +50,44 @@ impl Cluster {
     pub fn open(options: ClusterOptions) -> Result<Cluster> {
         let connection = Connection::open(&options)?;
         let keys = Keys::new(&options.key_prefix);
-        let instance = trees::add(&connection, keys.last_instance(), 1, 0)?;
+        let snapshots = Arc::new(InFlight::default());
+        // Nothing is read before PD keeps it.
+        let deployment = keys.prefix_as_text();
+        let registration =
+            Registration::begin(&connection, &deployment, &options, snapshots.clone())?;
+        let instance = trees::add(&connection, keys.last_instance(), 1, 0)
+            .inspect_err(|_| registration.end(&connection))?;
         let slots = Slots::default();
         slots.begin_instance(instance, true);
-        Ok(Cluster {
-            shared: Arc::new(Shared {
-                connection,
-                keys,
-                merge: options.merge,
-                counters: options.counters,
-                slots,
-                held: HeldKeys::default(),
-                tree_ids: TreeIds::default(),
-                memory: MemoryBudget::for_clients(options.client_bytes),
-                in_flight: Arc::new(InFlight::default()),
-                snapshots: Arc::new(InFlight::default()),
-                durable_stamp: DurableStamp::default(),
-                debounce: Debounce::default(),
-                regions: Regions::default(),
-                nodes: Nodes::default(),
-                row_bytes: RowBytes::default(),
-                collected: Mutex::default(),
-            }),
-        })
+        let shared = Arc::new(Shared {
+            connection,
+            keys,
+            merge: options.merge,
+            counters: options.counters,
+            slots,
+            held: HeldKeys::default(),
+            tree_ids: TreeIds::default(),
+            memory: MemoryBudget::for_clients(options.client_bytes),
+            in_flight: Arc::new(InFlight::default()),
+            snapshots,
+            registration: Arc::new(registration),
+            durable_stamp: DurableStamp::default(),
+            debounce: Debounce::default(),
+            regions: Regions::default(),
+            nodes: Nodes::default(),
+            row_bytes: RowBytes::default(),
+            tree_sizes: Sizes::default(),
+            collected: Mutex::default(),
+        });
+        let (weak, registration) = (Arc::downgrade(&shared), shared.registration.clone());
+        std::thread::Builder::new()
+            .name("versions".to_owned())
+            .spawn(move || renew_registration(&weak, &registration))
+            .map_err(|source| Error::Io {
+                context: "starting the thread that renews what PD keeps".to_owned(),
+                source,
+            })?;
+        Ok(Cluster { shared })
     }
 
     /// The number of this instance of a server, which is never used again by another one.
@@ -89,12 +109,13 @@ impl Cluster {
         Snapshot::new(&self.shared)
     }
 
-    /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. No commit can be based on it. `None` if the stamp is not
-    /// that of a snapshot. The caller sees to it that garbage was not collected up to there.
+    /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. A commit that is based on it conflicts with what has changed
+    /// since. `None` if the stamp is not that of a snapshot. Its reads fail with [`Error::SnapshotLost`] if garbage was collected up
+    /// to there.
     pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
         let at = stamps::snapshot_of(stamp)?;
         Some(Snapshot {
-            base: Arc::new(Base::kept_past(&self.shared, at)),
+            base: Arc::new(Base::past(&self.shared, at)),
             own: None,
         })
     }
@@ -115,10 +136,48 @@ impl Cluster {
             Some(Some(stored)) => stored,
         };
         match value::read(stored) {
+            Some(Stored::Whole(value)) if self.shared.keys.long().is_long(key) => {
+                let (_, value) = value::split_tail(&value).ok_or_else(|| malformed(tree, key))?;
+                Ok(Some(Some(value.to_vec())))
+            }
             Some(Stored::Whole(value)) => Ok(Some(Some(value))),
             Some(Stored::InParts(_)) => Ok(None),
             None => Err(malformed(tree, key)),
         }
+    }
+
+    /// The newest committed pairs whose keys begin with a prefix, with one request, without a timestamp. `None` if there are `limit` or
+    /// more, if a value is too large for that, and if something is in the way: a snapshot reads them then.
+    ///
+    /// # Errors
+    /// As [`Cluster::get_latest`].
+    pub fn scan_latest(
+        &self,
+        tree: TreeId,
+        prefix: &[u8],
+        limit: u32,
+    ) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+        let shared = &self.shared;
+        if shared.is_counter(tree, prefix) || prefix.is_empty() {
+            return Ok(None);
+        }
+        let lower = shared.keys.value(tree, prefix);
+        let upper = after_prefix(&lower);
+        let Some(stored) = direct::scan(shared, lower, upper, limit)? else {
+            return Ok(None);
+        };
+        let mut pairs = Vec::with_capacity(stored.len());
+        for (stored_key, stored) in stored {
+            let Some((_, key)) = shared.keys.split(&stored_key) else {
+                return Err(malformed(tree, &stored_key));
+            };
+            match value::read(stored) {
+                Some(Stored::Whole(value)) => pairs.push((key.to_vec(), value)),
+                Some(Stored::InParts(_)) => return Ok(None),
+                None => return Err(malformed(tree, key)),
+            }
+        }
+        Ok(Some(pairs))
     }
 
     /// Commits a write set: all of it or nothing. Its snapshot serves for one commit. Without guarded keys conflicts with others
@@ -183,9 +242,11 @@ impl Cluster {
         self.shared.held.wait(tree, key)
     }
 
-    /// A timestamp that no snapshot of this server has a lower one than.
+    /// A timestamp that no snapshot of this server has a lower one than, but for those that are lost.
     pub fn oldest_snapshot(&self) -> u64 {
-        self.shared.snapshots.oldest(&self.shared.connection)
+        let shared = &self.shared;
+        let oldest = shared.snapshots.oldest(&shared.connection);
+        oldest.max(shared.registration.lost_before())
     }
 
     /// Removes what only snapshots before `needed` can see, the oldest timestamp that any server needs. It keeps what has changed
@@ -202,9 +263,18 @@ impl Cluster {
         let now = self.shared.connection.timestamp()?.version() >> PHYSICAL_SHIFT;
         let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
         let safepoint = now.saturating_sub(retention) << PHYSICAL_SHIFT;
-        let run = garbage::collect(&self.shared, safepoint.min(needed), live)?;
-        self.shared.collected.lock().add(&run);
-        Ok(run)
+        let done = garbage::collect(&self.shared, safepoint.min(needed), live);
+        let mut collected = self.shared.collected.lock();
+        match &done {
+            Ok(run) => collected.add(run),
+            Err(error) => {
+                collected.failed_runs += 1;
+                (self.shared.registration).report(&format!(
+                    "a run of the garbage collector has failed: {error}"
+                ));
+            }
+        }
+        done
     }
 
     /// The time of the cluster's clock in milliseconds. It is the same on all servers but for a request's time.
@@ -231,6 +301,14 @@ impl Cluster {
             entries += 1;
         }
         Ok(entries)
+    }
+
+    /// About how much space a tree takes that has about so many rows. It may be some seconds old.
+    ///
+    /// # Errors
+    /// [`frond_kv::Error::Unavailable`].
+    pub fn tree_size(&self, tree: TreeId, rows: u64) -> Result<TreeSize> {
+        measure::tree_size(&self.shared, tree, rows)
     }
 
     /// The last stamp that readers may rely on: all commits with stamps up to it are in every snapshot that is taken from now
@@ -290,17 +368,29 @@ impl Cluster {
         });
     }
 
-    /// Waits for what was begun. Later commits fail only when the last handle is dropped.
+    /// Ends what PD keeps for this server. Reads of snapshots fail afterwards.
     ///
     /// # Errors
     /// None now.
     pub fn close(&self) -> Result<()> {
+        self.shared.registration.end(&self.shared.connection);
         Ok(())
     }
 
     /// Requests since the cluster was opened.
     pub fn stats(&self) -> ClusterStats {
         stats_of(&self.shared)
+    }
+}
+
+/// Renews what PD keeps for the snapshots of a server, as long as it runs.
+fn renew_registration(shared: &Weak<Shared>, registration: &Registration) {
+    while registration.sleep() {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        // The next try comes soon. Meanwhile each read that needs it tries, too.
+        let _ = registration.renew(&shared.connection);
     }
 }
 
@@ -314,6 +404,7 @@ fn stats_of(shared: &Shared) -> ClusterStats {
             micros: figure(&timed.micros),
         }
     };
+    let current = shared.connection.reach().clients.current();
     ClusterStats {
         timestamps: requests(Kind::Timestamp),
         gets: requests(Kind::Get),
@@ -324,7 +415,10 @@ fn stats_of(shared: &Shared) -> ClusterStats {
         conflicts: figure(&calls.conflicts),
         unknown_outcomes: figure(&calls.unknown),
         retries: figure(&calls.retries),
+        reconnections: current.generation,
+        limit_ms: u64::try_from(current.limit.as_millis()).unwrap_or(u64::MAX),
         round_trips: figure(&calls.round_trips),
+        kept: shared.registration.stats(),
         collected: *shared.collected.lock(),
     }
 }

@@ -6,38 +6,51 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_kv::operation::Op;
-use frond_kv::{Committed, Direction, Error, KEY_BYTES_MAX, Operations, Result, TreeId};
-use tikv::{Timestamp, TimestampExt, TransactionClient};
+use frond_kv::{Committed, Direction, Error, Operations, Result, TreeId};
+use tikv::{Timestamp, TimestampExt};
 
-use crate::client::bound::half_open;
-use crate::client::connection::{Calls, Kind, options, patiently};
+use crate::client::connection::{Calls, Kind, options, read_options};
 use crate::client::counters::Slot;
-use crate::client::failure::{self, CommitFailure};
+use crate::client::failure::{self, CommitFailure, Fault};
 use crate::client::held_keys::Holder;
 use crate::client::overlay::{Change, Overlay, TreeKey, value_after};
+use crate::client::reach::{Reach, Request};
 use crate::client::shared::Shared;
 use crate::client::snapshot::{Base, Snapshot};
 use crate::client::stamps::{self, InFlightEntry, STAMPS_MAX};
-use crate::client::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record, whole};
+use crate::client::unchanged;
+use crate::client::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record};
+use crate::client::value::{whole, whole_of_long, with_tail};
 
-/// TiKV takes no longer keys; some bytes are left for what it adds.
-const STORED_KEY_BYTES_MAX: usize = 7 << 10;
 /// A write set that is not based on a snapshot is tried so often.
 const BLIND_ATTEMPTS_MAX: u32 = 200;
 /// Range deletes of write sets with nothing else are committed in parts of so many keys.
 const DELETES_AT_ONCE: usize = 1000;
+/// Fewer keys if they have so many bytes together.
+const DELETE_BYTES_AT_ONCE: usize = 8 << 20;
 /// A range delete beside other operations may remove so many keys.
 const DELETES_MAX: usize = 20_000;
+/// The keys that it removes may have so many bytes.
+const WHOLE_KEYS_BYTES_MAX: usize = 160 << 20;
+/// Long keys that are read with one request when a range is deleted.
+const LONG_KEYS_AT_ONCE: usize = 64;
+/// The bytes of their keys. The client library sends all keys of a transaction with each of its batches.
+const STORED_KEYS_BYTES_MAX: usize = 4 << 20;
 /// Parts of large values that are written with one transaction.
 const PARTS_AT_ONCE: usize = 8;
 /// The longest wait of a commit for locks of other transactions.
 const BLOCKED_MAX: Duration = Duration::from_secs(10);
+
+/// The pause between attempts to find out how a commit has ended.
+const OUTCOME_PAUSE: Duration = Duration::from_millis(500);
 
 /// The keys of one commit in the cluster.
 struct Mutations {
     /// Parts of large values, in groups. They are written first, and are invisible until the value refers to them.
     parts: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
     puts: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Puts of keys that must be absent, which the first phase checks.
+    inserts: Vec<(Vec<u8>, Vec<u8>)>,
     deletes: Vec<Vec<u8>>,
     locks: Vec<Vec<u8>>,
 }
@@ -65,7 +78,9 @@ pub(crate) fn commit(
     if set.frees_space() {
         shorten_ranges(shared, set)?;
     }
-    if let Some(base) = base.filter(|_| set.guarded_keys().next().is_some()) {
+    let is_based =
+        |base: &Snapshot| set.guarded_keys().next().is_some() || base.base.has_presumed();
+    if let Some(base) = base.filter(is_based) {
         let mut overlay = Overlay::default();
         let stamped = stamp(shared, set, Some(&base))?;
         add(&mut overlay, set, &base)?;
@@ -122,7 +137,16 @@ pub(crate) fn add(overlay: &mut Overlay, set: &Operations, base: &Snapshot) -> R
         let low = Bound::Included(lower);
         let mut cursor = snapshot.cursor(tree, low, upper, Direction::Forward)?;
         let mut keys = Vec::new();
+        let mut bytes = 0;
         while let Some((key, _)) = cursor.next()? {
+            bytes += key.len();
+            if bytes > WHOLE_KEYS_BYTES_MAX {
+                return Err(Error::TooLarge {
+                    what: "range delete, in bytes of keys,",
+                    bytes,
+                    limit: WHOLE_KEYS_BYTES_MAX,
+                });
+            }
             if keys.len() == DELETES_MAX {
                 return Err(Error::TooLarge {
                     what: "range delete, in keys,",
@@ -191,40 +215,72 @@ fn shorten_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<()> {
         let Op::DeleteRange { tree, lower, upper } = op else {
             continue;
         };
-        let (mut from, to) = {
-            let (lower, upper) = half_open(
-                Bound::Included(lower),
-                upper.map_or(Bound::Unbounded, Bound::Excluded),
-            );
-            let keys = &shared.keys;
-            let upper = upper.map_or_else(|| keys.tree(tree).1, |upper| keys.value(tree, &upper));
-            (keys.value(tree, &lower), upper)
-        };
-        let prefix = shared.keys.value_prefix_len();
+        let bounds = (lower, upper);
+        let (mut from, to) = shared.keys.range(tree, lower, upper);
         loop {
             let base = Snapshot::new(shared);
-            let range = (from.clone(), to.clone());
-            let part = (shared.regions).clip(&shared.connection, range, Direction::Forward)?;
-            let found = base
-                .base
-                .scan_keys(&part.0, &part.1, DELETES_MAX as u32 + 1)?;
-            if found.len() <= DELETES_MAX {
-                if part.1 == to {
-                    break;
-                }
-                from = part.1;
-                continue;
+            let found = base.base.scan_keys(&from, &to, DELETES_MAX as u32 + 1)?;
+            let fitting = deletes_that_fit(&found);
+            let is_all = found.len() <= fitting;
+            // Long keys together may be too large for one commit.
+            if is_all && !found.iter().any(|key| shared.keys.is_long(key)) {
+                break;
             }
-            for keys in found[..DELETES_MAX].chunks(DELETES_AT_ONCE) {
-                let mut part = Operations::default();
-                keys.iter()
-                    .for_each(|key| part.delete(tree, &key[prefix..]));
-                commit(shared, &mut part, None, true)?;
+            for keys in found[..fitting].chunks(DELETES_AT_ONCE) {
+                delete_stored(shared, &base.base, tree, keys, bounds)?;
             }
-            from.clone_from(&found[DELETES_MAX]);
+            if is_all {
+                break;
+            }
+            from.clone_from(&found[fitting]);
         }
     }
     Ok(())
+}
+
+/// Deletes some stored keys. Of long keys, which are read for that, only those between the bounds.
+fn delete_stored(
+    shared: &Arc<Shared>,
+    base: &Base,
+    tree: TreeId,
+    stored: &[Vec<u8>],
+    (lower, upper): (&[u8], Option<&[u8]>),
+) -> Result<()> {
+    let keys = &shared.keys;
+    let is_long = |key: &&Vec<u8>| keys.is_long(key);
+    let mut part = Operations::default();
+    for key in stored.iter().filter(|key| !is_long(key)) {
+        part.delete(tree, &key[keys.value_prefix_len()..]);
+    }
+    let long: Vec<Vec<u8>> = stored.iter().filter(is_long).cloned().collect();
+    for long in long.chunks(LONG_KEYS_AT_ONCE) {
+        for row in base.get_raw(long)? {
+            for (key, _) in base.rows(tree, vec![row])? {
+                if key.as_slice() >= lower && upper.is_none_or(|upper| key.as_slice() < upper) {
+                    part.delete(tree, &key);
+                }
+            }
+            if part.bytes() >= DELETE_BYTES_AT_ONCE {
+                commit(shared, &mut part, None, true)?;
+                part = Operations::default();
+            }
+        }
+    }
+    if part.is_empty() {
+        return Ok(());
+    }
+    commit(shared, &mut part, None, true).map(drop)
+}
+
+/// The number of keys that a commit may delete, of those that a range has.
+fn deletes_that_fit(found: &[Vec<u8>]) -> usize {
+    let mut bytes = 0;
+    let mut fits = |key: &Vec<u8>| {
+        bytes += key.len();
+        bytes <= STORED_KEYS_BYTES_MAX
+    };
+    let few = found.iter().take(DELETES_MAX);
+    few.take_while(|key| fits(key)).count().max(1)
 }
 
 /// Deletes ranges, some keys at a time.
@@ -242,6 +298,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
             let mut part = Operations::default();
             let mut last = Vec::new();
             while part.len() < DELETES_AT_ONCE
+                && part.bytes() < DELETE_BYTES_AT_ONCE
                 && let Some((key, _)) = cursor.next()?
             {
                 part.delete(tree, key);
@@ -250,7 +307,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
             if part.is_empty() {
                 break;
             }
-            let is_last = part.len() < DELETES_AT_ONCE;
+            let is_last = part.len() < DELETES_AT_ONCE && part.bytes() < DELETE_BYTES_AT_ONCE;
             commit(shared, &mut part, None, true)?;
             if is_last {
                 break;
@@ -269,13 +326,23 @@ pub(crate) fn commit_on(
     stamped: Option<Stamped>,
     needs_lease: bool,
 ) -> Result<Committed> {
-    let at = base.at()?;
     let committed = Committed {
         first_stamp: stamped.as_ref().map(|stamped| stamped.first),
     };
     if overlay.is_empty() {
+        base.at()?;
         return Ok(committed);
     }
+    // Conflicts are judged by old versions, too.
+    base.check_kept()?;
+    // TiKV knows transactions by their timestamps, and that of the past may have served already: the commit takes a new one.
+    let now = if base.is_past {
+        Some(unchanged::move_to_now(shared, base, overlay)?)
+    } else {
+        None
+    };
+    let base = now.as_ref().unwrap_or(base);
+    let at = base.at()?;
     let (connection, keys) = (&shared.connection, &shared.keys);
     let Some(mut slot) = shared.slots.take(connection, keys, at, needs_lease)? else {
         // The server may not make the commit. The caller tries again when it has a lease.
@@ -314,7 +381,8 @@ pub(crate) fn commit_on(
         Ok(Outcome::TryAgain) => (Err(try_again()), true),
         Ok(Outcome::Failed(CommitFailure::Conflict(key))) => {
             Calls::count(&shared.connection.calls.conflicts);
-            (Err(failure::conflict(&shared.keys, &key)), true)
+            let concerned = overlay.changes().keys().chain(overlay.guards());
+            (Err(failure::conflict(&shared.keys, &key, concerned)), true)
         }
         Ok(Outcome::Failed(CommitFailure::Blocked(text)) | Outcome::NotCommitted(text)) => {
             (Err(Error::Unavailable(text)), true)
@@ -345,10 +413,12 @@ fn try_again() -> Error {
 
 /// Keeps a commit under way until it is known how it has ended.
 fn await_outcome(shared: &Arc<Shared>, entry: InFlightEntry, key: Vec<u8>, at: u64) {
-    let client = shared.connection.client().clone();
+    let reach = shared.connection.reach().clone();
     shared.connection.spawn(async move {
         let until = || Instant::now() + Duration::from_secs(60);
-        while was_committed(&client, &key, at, until()).await.is_err() {}
+        while was_committed(&reach, &key, at, until()).await.is_err() {
+            tokio::time::sleep(OUTCOME_PAUSE).await;
+        }
         drop(entry);
     });
 }
@@ -369,6 +439,7 @@ fn prepare(
     let mut mutations = Mutations {
         parts: Vec::new(),
         puts: Vec::with_capacity(overlay.changes().len() + 2),
+        inserts: Vec::new(),
         deletes: Vec::new(),
         locks: Vec::new(),
     };
@@ -389,6 +460,13 @@ fn prepare(
             to_read.push((tree, key));
             continue;
         }
+        if keys.long().is_long(key) {
+            return Err(Error::TooLarge {
+                what: "key",
+                bytes: key.len(),
+                limit: keys.long().head_bytes(),
+            });
+        }
         let before = slot.added.get(of).map(Vec::as_slice);
         let all: Vec<&[u8]> = before
             .into_iter()
@@ -408,7 +486,6 @@ fn prepare(
     let mut place = 0;
     for ((tree, key), change) in overlay.changes() {
         let stored_key = keys.value(*tree, key);
-        check_key(&stored_key, key)?;
         let value = match change {
             Change::Merge(_) if shared.is_counter(*tree, key) => continue,
             Change::Merge(_) => {
@@ -424,32 +501,48 @@ fn prepare(
         if shared.is_counter(*tree, key) {
             // The value replaces what was added so far.
             let (lower, upper) = keys.counter_range(*tree, key);
-            let slots = base.scan_raw(&lower, &upper, u32::MAX, Direction::Forward)?;
-            let mine = slots.into_iter().map(|(key, _)| key);
+            let slots = base.all_keys(&lower, &upper)?.into_iter();
             let is_of =
                 |stored: &Vec<u8>| keys.split_counter(stored).is_some_and(|(of, _)| of == key);
-            mutations.deletes.extend(mine.filter(is_of));
+            mutations.deletes.extend(slots.filter(is_of));
         }
-        match value {
-            Some(value) if value.len() > WHOLE_BYTES_MAX => {
-                put_in_parts(
-                    shared,
-                    &mut mutations,
-                    (*tree, key),
-                    stored_key,
-                    &value,
-                    (at, place),
-                );
-                place += 1;
-            }
-            Some(value) => mutations.puts.push((stored_key, whole(&value))),
-            None => mutations.deletes.push(stored_key),
+        let Some(value) = value else {
+            mutations.deletes.push(stored_key);
+            continue;
+        };
+        let is_new = base.is_presumed(&stored_key);
+        let is_long = keys.is_long(&stored_key);
+        let value = if is_long {
+            with_tail(keys.long().tail(key), &value).into()
+        } else {
+            value
+        };
+        if value.len() > WHOLE_BYTES_MAX {
+            put_in_parts(
+                shared,
+                &mut mutations,
+                *tree,
+                stored_key,
+                &value,
+                (at, place),
+            );
+            place += 1;
+        } else if is_long {
+            mutations.puts.push((stored_key, whole_of_long(&value)));
+        } else {
+            mutations.puts.push((stored_key, whole(&value)));
+        }
+        if is_new {
+            mutations.inserts.extend(mutations.puts.pop());
         }
     }
     for (tree, key) in overlay.guards() {
         if !overlay.changes().contains_key(&(*tree, key.clone())) {
             let stored_key = keys.value(*tree, key);
-            check_key(&stored_key, key)?;
+            if base.is_presumed(&stored_key) {
+                // A lock does not check that the key is absent.
+                return Err(try_again());
+            }
             mutations.locks.push(stored_key);
         }
     }
@@ -464,18 +557,6 @@ fn prepare(
         }
     }
     Ok((mutations, added))
-}
-
-fn check_key(stored: &[u8], key: &[u8]) -> Result<()> {
-    if stored.len() > STORED_KEY_BYTES_MAX {
-        Err(Error::TooLarge {
-            what: "key",
-            bytes: key.len(),
-            limit: STORED_KEY_BYTES_MAX.min(KEY_BYTES_MAX) - (stored.len() - key.len()),
-        })
-    } else {
-        Ok(())
-    }
 }
 
 /// Keys with their values, if they have some.
@@ -495,7 +576,10 @@ fn values_of<'a>(base: &Base, wanted: &[(TreeId, &'a [u8])]) -> Result<Values<'a
     let mut values = HashMap::with_capacity(wanted.len());
     for ((tree, key), stored_key) in wanted.iter().zip(stored) {
         let value = match found.remove_entry(&stored_key) {
-            Some(pair) => base.whole(*tree, vec![pair])?.pop().map(|(_, value)| value),
+            Some(pair) => {
+                let mut values = base.values(*tree, vec![pair])?;
+                values.pop().map(|(_, value)| value)
+            }
             None => None,
         };
         values.insert((*tree, *key), value);
@@ -506,11 +590,13 @@ fn values_of<'a>(base: &Base, wanted: &[(TreeId, &'a [u8])]) -> Result<Values<'a
 fn put_in_parts(
     shared: &Shared,
     mutations: &mut Mutations,
-    (tree, key): (TreeId, &[u8]),
+    tree: TreeId,
     stored_key: Vec<u8>,
     value: &[u8],
     (at, place): (u64, u32),
 ) {
+    let is_long = shared.keys.is_long(&stored_key);
+    let key = &stored_key[shared.keys.value_prefix_len()..];
     let parts = value.chunks(PART_BYTES);
     let place = Place {
         at,
@@ -525,7 +611,7 @@ fn put_in_parts(
     mutations.parts.push(vec![owned]);
     let groups = pairs.chunks(PARTS_AT_ONCE).map(<[_]>::to_vec);
     mutations.parts.extend(groups);
-    mutations.puts.push((stored_key, place.to_value()));
+    mutations.puts.push((stored_key, place.to_value(is_long)));
 }
 
 /// Writes some parts of a large value. If a later step fails, the collector removes them.
@@ -558,18 +644,26 @@ fn send(
         Calls::count(&connection.calls.round_trips);
     }
     let primary = mutations.puts.first().map(|(key, _)| key.clone());
-    let client = connection.client().clone();
+    let reach = connection.reach().clone();
     let deadline = connection
         .deadline()
         .max(Instant::now() + connection.request_timeout());
     let blocked_until = deadline.min(Instant::now() + BLOCKED_MAX);
     let slot_key = primary.unwrap_or_else(|| shared.keys.record(slot.writer));
+    let sent = mutations
+        .puts
+        .iter()
+        .map(|(key, value)| key.len() + value.len());
+    let limit = reach.transaction_limit(sent.sum());
     let patience = Instant::now() + Duration::from_secs(60);
     connection.finish(async move {
         let mut transaction = transaction;
         let filled: tikv::Result<()> = async {
             for (key, value) in mutations.puts {
                 transaction.put(key, value).await?;
+            }
+            for (key, value) in mutations.inserts {
+                transaction.insert(key, value).await?;
             }
             for key in mutations.deletes {
                 transaction.delete(key).await?;
@@ -582,23 +676,31 @@ fn send(
         }
         let mut pause = Duration::from_millis(5);
         let failure = loop {
-            match transaction.commit().await {
-                Ok(seen_from) => {
+            // A commit that is dropped is not begun again, only looked up: its second phase was sent before, or is never sent.
+            match tokio::time::timeout(limit, transaction.commit()).await {
+                Err(_) => {
+                    reach.note_failed_commit(Fault::Slow, &slot_key);
+                    break CommitFailure::Unknown("it was not answered in time".to_owned());
+                }
+                Ok(Ok(seen_from)) => {
                     return Outcome::Committed(seen_from.map_or(at, |at| at.version()));
                 }
-                Err(error) => match failure::of_commit(&error, at) {
+                Ok(Err(error)) => match failure::of_commit(&error, at) {
                     // The first phase can be repeated.
                     CommitFailure::Blocked(_) if Instant::now() + pause < blocked_until => {
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(Duration::from_millis(500));
                     }
-                    failure => break failure,
+                    failure => {
+                        reach.note_failed_commit(failure::of_read(&error), &slot_key);
+                        break failure;
+                    }
                 },
             }
         };
         match failure {
             CommitFailure::Unknown(text) => {
-                match was_committed(&client, &slot_key, at, patience).await {
+                match was_committed(&reach, &slot_key, at, patience).await {
                     Ok((true, now)) => Outcome::Committed(now),
                     Ok((false, _)) => Outcome::TryAgain,
                     Err(error) => {
@@ -619,20 +721,25 @@ fn send(
 
 /// Whether a transaction was committed, and the timestamp at which that was seen: its slot's record says so, and has no other writer. Reading it ends a transaction that is half done.
 async fn was_committed(
-    client: &TransactionClient,
+    reach: &Arc<Reach>,
     key: &[u8],
     at: u64,
     deadline: Instant,
 ) -> Result<(bool, u64)> {
-    let (stored, now) = patiently(deadline, None, || {
-        let (client, key) = (client.clone(), key.to_vec());
+    let request = Request {
+        kind: Kind::Get,
+        key: Some(key.to_vec()),
+        deadline,
+    };
+    let read = reach.patiently(&request, |client| {
+        let key = key.to_vec();
         async move {
             let now: Timestamp = client.current_timestamp().await?;
-            let stored = client.snapshot(now, options()).get(key).await?;
+            let stored = client.snapshot(now, read_options()).get(key).await?;
             Ok((stored, now.version()))
         }
-    })
-    .await?;
+    });
+    let (stored, now) = read.await?;
     let stored = stored.as_deref().and_then(read_record);
     Ok((stored.is_some_and(|(last, _)| last == at), now))
 }
@@ -649,4 +756,25 @@ pub(crate) fn hold(
         .collect();
     shared.held.hold(wanted.clone(), holder)?;
     Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletes_beside_other_operations_are_bounded_in_keys_and_bytes() {
+        let cases = [
+            (0, 10, 1),
+            (10, 10, 10),
+            (DELETES_MAX, 30, DELETES_MAX),
+            (DELETES_MAX + 1, 30, DELETES_MAX),
+            (DELETES_MAX, 4 << 10, 1024),
+            (3, 8 << 20, 1),
+        ];
+        for (keys, bytes, fitting) in cases {
+            let found = vec![vec![0; bytes]; keys];
+            assert_eq!(deletes_that_fit(&found), fitting, "{keys} of {bytes} bytes");
+        }
+    }
 }

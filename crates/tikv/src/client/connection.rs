@@ -12,75 +12,32 @@ use std::time::{Duration, Instant};
 use frond_kv::{Error, Interrupt, Result};
 use parking_lot::Mutex;
 use tikv::transaction::HeartbeatOption;
-use tikv::{CheckLevel, Config, Timestamp, TimestampExt, TransactionClient, TransactionOptions};
+use tikv::{
+    Backoff, CheckLevel, RetryOptions, Timestamp, TimestampExt, TransactionClient,
+    TransactionOptions,
+};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::client::failure::may_pass;
+use crate::client::attempts::{Attempts, Next};
+pub(crate) use crate::client::calls::{Calls, Kind};
+use crate::client::clients::Clients;
+use crate::client::failure::{Fault, of_read};
 use crate::client::pd::{Failure, Pd};
+use crate::client::reach::{Reach, Request};
 use crate::options::ClusterOptions;
 
 /// The interval at which a waiting caller checks for interruption.
 const CHECK: Duration = Duration::from_millis(20);
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The milliseconds of a timestamp are above so many bits.
 pub(crate) const PHYSICAL_SHIFT: u32 = 18;
-/// The largest message that the client takes: a page of rows, each just small enough to be whole.
-const MESSAGE_BYTES_MAX: usize = 512 << 20;
+/// The garbage collector's requests are repeated for this time.
+const COLLECTOR_PATIENCE: Duration = Duration::from_secs(180);
 /// The time for which the shared clock follows this machine's clock before PD is asked again.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The kinds of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Timestamp,
-    Get,
-    Scan,
-    Commit,
-    Region,
-    Collector,
-}
-
-const KINDS: usize = 6;
-
-/// A number of operations, and their total duration.
-#[derive(Debug, Default)]
-pub(crate) struct Timed {
-    pub(crate) count: AtomicU64,
-    pub(crate) micros: AtomicU64,
-}
-
-/// Requests since the cluster was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    timed: [Timed; KINDS],
-    pub(crate) conflicts: AtomicU64,
-    pub(crate) unknown: AtomicU64,
-    pub(crate) retries: AtomicU64,
-    /// Steps that follow each other: a step may be several requests at once.
-    pub(crate) round_trips: AtomicU64,
-}
-
-impl Calls {
-    pub(crate) fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn timed(&self, kind: Kind) -> &Timed {
-        &self.timed[kind as usize]
-    }
-
-    fn note(&self, kind: Kind, began: Instant) {
-        let timed = self.timed(kind);
-        Calls::count(&timed.count);
-        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        timed.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-}
-
 /// A connection to the cluster.
 pub(crate) struct Connection {
-    client: TransactionClient,
+    reach: Arc<Reach>,
     pd: Arc<Pd>,
     runtime: Option<Runtime>,
     patience: Duration,
@@ -105,50 +62,35 @@ impl Connection {
                 context: "starting the threads of the storage cluster's client".to_owned(),
                 source,
             })?;
-        let mut config = Config::default()
-            .with_timeout(options.request_timeout)
-            .with_grpc_max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .with_grpc_max_encoding_message_size(MESSAGE_BYTES_MAX);
-        match (
+        let files = [
             &options.ca_file,
             &options.certificate_file,
             &options.key_file,
-        ) {
-            (Some(ca), Some(certificate), Some(key)) => {
-                config = config.with_security(ca, certificate, key);
-            }
-            (None, None, None) => {}
-            _ => {
-                let text =
-                    "TLS to the storage cluster needs a CA file, a certificate file and a key file";
-                return Err(Error::InvalidOption(text.to_owned()));
-            }
+        ];
+        if files.iter().any(|file| file.is_some()) && options.tls_files().is_none() {
+            let text =
+                "TLS to the storage cluster needs a CA file, a certificate file and a key file";
+            return Err(Error::InvalidOption(text.to_owned()));
         }
-        let pd = options.pd.clone();
-        let deadline = Instant::now() + options.patience;
-        let connected = {
-            let connecting = async move {
-                patiently(deadline, None, || {
-                    TransactionClient::new_with_config(pd.clone(), config.clone())
-                })
-                .await
-            };
-            wait_for(&runtime, connecting, true)
-        };
+        let pd = Arc::new(Pd::new(options));
+        let connecting = connect(options.clone(), pd.clone());
+        let clients = wait_for(&runtime, connecting, true)?;
+        let reach = Arc::new(Reach::new(clients, pd.clone()));
         Ok(Connection {
-            client: connected?,
-            pd: Arc::new(Pd::new(options)),
+            calls: reach.calls.clone(),
+            reach,
+            pd,
             runtime: Some(runtime),
             patience: options.patience,
             request_timeout: options.request_timeout,
-            calls: Arc::default(),
             clock: Mutex::default(),
             last_timestamp: AtomicU64::new(0),
         })
     }
 
-    pub(crate) fn client(&self) -> &TransactionClient {
-        &self.client
+    /// The way of requests to the cluster, for work that goes on by itself.
+    pub(crate) fn reach(&self) -> &Arc<Reach> {
+        &self.reach
     }
 
     pub(crate) fn pd(&self) -> &Arc<Pd> {
@@ -184,11 +126,28 @@ impl Connection {
         F: Fn(TransactionClient) -> W + Send + Sync + 'static,
         W: Future<Output = tikv::Result<T>> + Send + 'static,
     {
+        self.read_at(kind, None, request)
+    }
+
+    /// The same with a key of the request, so that an error can name the node.
+    pub(crate) fn read_at<T, F, W>(&self, kind: Kind, key: Option<Vec<u8>>, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(TransactionClient) -> W + Send + Sync + 'static,
+        W: Future<Output = tikv::Result<T>> + Send + 'static,
+    {
         Calls::count(&self.calls.round_trips);
-        let (client, deadline) = (self.client.clone(), self.deadline());
-        let (calls, began) = (self.calls.clone(), Instant::now());
-        let work =
-            async move { patiently(deadline, Some(&calls), || request(client.clone())).await };
+        let deadline = match kind {
+            Kind::Collector => Instant::now() + self.patience.max(COLLECTOR_PATIENCE),
+            _ => self.deadline(),
+        };
+        let (reach, began) = (self.reach.clone(), Instant::now());
+        let request = Request {
+            kind,
+            key,
+            deadline,
+        };
+        let work = async move { reach.patiently(&request, work).await };
         let done = wait_for(self.runtime()?, work, true);
         self.calls.note(kind, began);
         done
@@ -275,11 +234,37 @@ impl Drop for Connection {
     }
 }
 
+/// Connects to the cluster, again and again until the patience is over.
+async fn connect(options: ClusterOptions, pd: Arc<Pd>) -> Result<Clients> {
+    let deadline = Instant::now() + options.patience;
+    let mut attempts = Attempts::new("connecting to the storage cluster");
+    loop {
+        let connecting = Clients::connect(&options, pd.clone());
+        let (fault, text) = match tokio::time::timeout_at(deadline.into(), connecting).await {
+            Ok(Ok(clients)) => return Ok(clients),
+            Ok(Err(error)) => (of_read(&error), error.to_string()),
+            Err(_) => (Fault::Slow, "PD did not answer in time".to_owned()),
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        match attempts.after(fault, &text, left) {
+            Next::AgainAfter(pause) => tokio::time::sleep(pause).await,
+            Next::GiveUp(text) | Next::Withhold(text) => return Err(Error::Unavailable(text)),
+        }
+    }
+}
+
 /// The options of all transactions.
 pub(crate) fn options() -> TransactionOptions {
     TransactionOptions::new_optimistic()
         .drop_check(CheckLevel::None)
         .heartbeat_option(HeartbeatOption::NoHeartbeat)
+}
+
+/// The options of snapshots. The library gives up after some tenths of a second, because what to do then is decided in [`Reach`].
+pub(crate) fn read_options() -> TransactionOptions {
+    let mut retries = RetryOptions::default_optimistic();
+    retries.region_backoff = Backoff::equal_jitter_backoff(2, 200, 7);
+    options().retry_options(retries)
 }
 
 /// Waits for work on the client's threads.
@@ -308,34 +293,5 @@ fn wait_for<T: Send + 'static>(
                 ));
             }
         }
-    }
-}
-
-/// Repeats a request until it succeeds, fails for good, or the deadline has passed.
-pub(crate) async fn patiently<T, F, W>(
-    deadline: Instant,
-    calls: Option<&Calls>,
-    mut request: F,
-) -> Result<T>
-where
-    F: FnMut() -> W,
-    W: Future<Output = tikv::Result<T>>,
-{
-    let mut pause = PAUSE_MIN;
-    loop {
-        let text = match tokio::time::timeout_at(deadline.into(), request()).await {
-            Ok(Ok(done)) => return Ok(done),
-            Ok(Err(error)) if may_pass(&error) => error.to_string(),
-            Ok(Err(error)) => return Err(Error::Unavailable(error.to_string())),
-            Err(_) => "it did not answer in time".to_owned(),
-        };
-        if let Some(calls) = calls {
-            Calls::count(&calls.retries);
-        }
-        if Instant::now() + pause >= deadline {
-            return Err(Error::Unavailable(text));
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

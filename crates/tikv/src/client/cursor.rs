@@ -5,7 +5,8 @@ use std::ops::Bound;
 
 use frond_kv::{Direction, Result, TreeId};
 
-use crate::client::bound::{half_open, just_above};
+use crate::client::bound::{half_open, just_above, just_above_prefix};
+use crate::client::long_keys::{Arranged, Range, Reach};
 use crate::client::overlay::{Change, apply, value_after};
 use crate::client::snapshot::{Pairs, Snapshot};
 use crate::client::value;
@@ -42,7 +43,7 @@ pub struct Cursor {
     upper: Option<Vec<u8>>,
     direction: Direction,
     /// The rest of the range beyond the page: keys within the tree.
-    rest: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    rest: Option<Range>,
     /// Keys within the tree and values, in the direction of the cursor.
     page: Pairs,
     /// The next row of the page.
@@ -167,11 +168,7 @@ impl Cursor {
     fn read_rows(&mut self, lower: &[u8], upper: Option<&[u8]>) -> Result<()> {
         let base = &self.snapshot.base;
         let keys = &base.shared.keys;
-        let from = keys.value(self.tree, lower);
-        let to = match upper {
-            Some(upper) => keys.value(self.tree, upper),
-            None => keys.tree(self.tree).1,
-        };
+        let (from, to) = keys.range(self.tree, lower, upper);
         if self.bytes_per_row == 0 {
             self.bytes_per_row = base.shared.row_bytes.get(self.tree);
         }
@@ -193,17 +190,17 @@ impl Cursor {
             more = true;
         }
         // A page that is not full ends at the border of its region.
-        let prefix = keys.value_prefix_len();
-        let border = match (more, self.direction) {
-            (true, _) => None,
-            (false, Direction::Forward) => (region.1 != to).then_some(region.1),
-            (false, Direction::Backward) => (region.0 != from).then_some(region.0),
+        let border = match self.direction {
+            Direction::Forward => (region.1 != to).then_some(region.1),
+            Direction::Backward => (region.0 != from).then_some(region.0),
         };
-        let border = border.and_then(|border| Some(border.get(prefix..)?.to_vec()));
-        let mut page = base.whole(self.tree, stored)?;
-        page.iter_mut().for_each(|(key, _)| {
-            key.drain(..prefix);
-        });
+        let prefix = keys.value_prefix_len();
+        let reach = match border.as_ref().and_then(|border| border.get(prefix..)) {
+            _ if more => Reach::LastRow,
+            Some(border) => Reach::Border(border.to_vec()),
+            None => Reach::All,
+        };
+        let page = base.rows(self.tree, stored)?;
         let bytes: usize = page
             .iter()
             .map(|(key, value)| key.len() + value.len())
@@ -213,28 +210,14 @@ impl Cursor {
             base.shared.row_bytes.set(self.tree, self.bytes_per_row);
         }
         self.rows = (self.rows * 2).clamp(ROWS_MIN, ROWS_MAX);
-        // The part of the rest that the page covers, and the part beyond it.
-        let last = page.last().filter(|_| more).map(|(key, _)| key.clone());
-        let (covered, rest) = match (last, self.direction) {
-            (None, direction) if border.is_some() => {
-                let border = border.unwrap_or_default();
-                let below = (lower.to_vec(), Some(border.clone()));
-                let above = (border, upper.map(<[u8]>::to_vec));
-                match direction {
-                    Direction::Forward => (below, Some(above)),
-                    Direction::Backward => (above, Some(below)),
-                }
-            }
-            (None, _) => ((lower.to_vec(), upper.map(<[u8]>::to_vec)), None),
-            (Some(last), Direction::Forward) => {
-                let next = just_above(&last);
-                let rest = (next.clone(), upper.map(<[u8]>::to_vec));
-                ((lower.to_vec(), Some(next)), Some(rest))
-            }
-            (Some(last), Direction::Backward) => {
-                let rest = (lower.to_vec(), Some(last.clone()));
-                ((last, upper.map(<[u8]>::to_vec)), Some(rest))
-            }
+        let arranged = (keys.long()).arrange(page, (lower, upper), reach, self.direction);
+        let (mut page, covered, rest) = match arranged {
+            Arranged::Page {
+                rows,
+                covered,
+                rest,
+            } => (rows, covered, rest),
+            Arranged::Group(head) => self.read_group(&head, (lower, upper))?,
         };
         self.read_added()?;
         if self.snapshot.own.is_some() || self.added.as_ref().is_some_and(|added| !added.is_empty())
@@ -243,6 +226,38 @@ impl Cursor {
         }
         (self.page, self.at, self.rest) = (page, 0, rest);
         Ok(())
+    }
+
+    /// Reads the next rows of the long keys with the same head: see [`crate::client::long_keys`].
+    fn read_group(
+        &self,
+        head: &[u8],
+        range: (&[u8], Option<&[u8]>),
+    ) -> Result<(Pairs, Range, Option<Range>)> {
+        let base = &self.snapshot.base;
+        let keys = &base.shared.keys;
+        let mut selection = (keys.long()).select(head, range, self.direction, PAGE_BYTES);
+        let (from, to) = keys.long().stored_group(head);
+        let mut from = keys.stored_value(self.tree, &from);
+        let to = keys.stored_value(self.tree, &to);
+        // Each row has at least the bytes of its head.
+        let rows = (PAGE_BYTES / head.len().max(1)).clamp(2, ROWS_MIN as usize) as u32;
+        loop {
+            let mut stored = base.scan_raw(&from, &to, rows, Direction::Forward)?;
+            let is_last = stored.len() < rows as usize;
+            let fitting = fitting(&stored);
+            let is_last = is_last && fitting == stored.len();
+            stored.truncate(fitting);
+            if let Some((last, _)) = stored.last() {
+                from = just_above(last);
+            }
+            for (key, value) in base.rows(self.tree, stored)? {
+                selection.add(key, value);
+            }
+            if is_last {
+                return Ok(selection.finish());
+            }
+        }
     }
 
     /// Reads what was added to the counters of the tree, if the cursor may meet some.
@@ -311,12 +326,4 @@ fn fitting(stored: &Pairs) -> usize {
         bytes <= PAGE_BYTES
     };
     stored.iter().take_while(|row| fits(row)).count().max(1)
-}
-
-/// The first key above all that begin with `prefix`.
-fn just_above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
-    let mut above = prefix[..=keep].to_vec();
-    above[keep] += 1;
-    Some(above)
 }

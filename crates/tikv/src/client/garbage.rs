@@ -9,7 +9,7 @@
 //! - what gone instances of servers have added to counters is folded into one key.
 //!
 //! Several deployments, TiDB, or a backup may use the same cluster. Each tells PD the timestamp that it needs, and the safepoint
-//! is the least of them.
+//! is the least of them. Each server of Frond registers it by an entry of its own (`registration.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::client::connection::{Connection, Kind, PHYSICAL_SHIFT};
 use crate::client::failure::malformed;
 use crate::client::instances::Instance;
 use crate::client::keys::Writer;
+use crate::client::registration::is_refusal;
 use crate::client::shared::Shared;
 use crate::client::snapshot::Base;
 use crate::client::value::{self, Place, Stored, read_record, record};
@@ -31,8 +32,8 @@ use crate::collected::Collected;
 const KEYS_AT_ONCE: usize = 2000;
 /// Keys of one page of a scan.
 const PAGE: u32 = 4096;
-/// PD forgets what a deployment needs after so many seconds, when none of its servers runs.
-const NEED_SECONDS: i64 = 3600;
+/// An entry of a server is as old as its last renewal, so the safepoint of TiKV is behind that of a run by so much.
+const LAG: Duration = Duration::from_secs(60);
 /// The service that moves the safepoint has this name in PD, whoever does it.
 const COLLECTOR: &[u8] = b"gc_worker";
 /// The records of an instance are kept for so long after it was fenced: a commit that it has begun before meets them.
@@ -43,6 +44,7 @@ const ATTEMPTS_MAX: u32 = 20;
 impl Collected {
     pub(crate) fn add(&mut self, run: &Collected) {
         self.safepoint = run.safepoint;
+        self.moved_to = run.moved_to;
         self.was_moved = run.was_moved;
         self.trees += run.trees;
         self.values += run.values;
@@ -53,13 +55,21 @@ impl Collected {
 
 /// See [`crate::Cluster::collect_garbage`].
 pub(crate) fn collect(shared: &Arc<Shared>, safepoint: u64, live: &[u32]) -> Result<Collected> {
+    // The versions before that are deleted already.
+    let safepoint = safepoint.max(shared.registration.lost_before());
+    let past = Base::past(shared, safepoint);
+    // The entry of this server covers the past from here on, so PD's safepoint cannot pass it.
+    past.check_kept()?;
     let mut collected = Collected {
         safepoint,
         ..Collected::default()
     };
     let moved = move_safepoint(shared, safepoint);
-    collected.was_moved = matches!(moved, Ok(true));
-    let past = Base::past(shared, safepoint);
+    if let Ok(to) = moved {
+        collected.moved_to = to;
+        let lag = (LAG.as_millis() as u64) << PHYSICAL_SHIFT;
+        collected.was_moved = to.saturating_add(lag) >= safepoint;
+    }
     dropped_trees(shared, &past, &mut collected)?;
     large_values(shared, &past, &mut collected)?;
     instances(shared, safepoint, live, &mut collected)?;
@@ -67,22 +77,30 @@ pub(crate) fn collect(shared: &Arc<Shared>, safepoint: u64, live: &[u32]) -> Res
     Ok(collected)
 }
 
-/// Tells PD what this deployment needs, and moves the safepoint of TiKV to what all need.
-fn move_safepoint(shared: &Arc<Shared>, safepoint: u64) -> Result<bool> {
+/// Moves the safepoint of TiKV to what all users of the cluster need. Returns it.
+fn move_safepoint(shared: &Arc<Shared>, safepoint: u64) -> Result<u64> {
     let connection = &shared.connection;
-    let service = [&b"frond/"[..], &shared.keys.prefix_as_text()].concat();
     let pd = connection.pd().clone();
     let needed = connection.wait(Kind::Region, async move {
-        pd.need(&service, NEED_SECONDS, safepoint).await?;
-        pd.need(COLLECTOR, i64::MAX, safepoint).await
+        match pd.need(COLLECTOR, i64::MAX, safepoint).await {
+            // PD of 2025 and later answers a safepoint before its own with an error.
+            Err(text) if is_refusal(&text) => {
+                pd.safepoint().await.map(|now| now.max(safepoint + 1))
+            }
+            told => told,
+        }
     })?;
     let needed = needed.map_err(Error::Unavailable)?;
-    let to = needed.min(safepoint);
+    if needed > safepoint {
+        // The entry of this server has not held it.
+        shared.registration.note_refusal(safepoint, needed);
+        return Ok(needed);
+    }
     // It resolves the locks of transactions that began before.
     connection.read(Kind::Collector, move |client| async move {
-        client.gc(Timestamp::from_version(to)).await
+        client.gc(Timestamp::from_version(needed)).await
     })?;
-    Ok(to == safepoint)
+    Ok(needed)
 }
 
 /// All keys of a range in a snapshot, page by page.
@@ -213,7 +231,7 @@ fn unseen(
     let value_key = |group: &PartOf, owner_key: &Vec<u8>| -> Option<Vec<u8>> {
         there.get(owner_key)?;
         let owner = owners.get(owner_key)?.get(1..)?;
-        Some(keys.value(group.0, owner))
+        Some(keys.stored_value(group.0, owner))
     };
     let value_keys: Vec<Option<Vec<u8>>> = groups
         .keys()

@@ -1,7 +1,7 @@
 //! Keys that open transactions of this server have written.
 //!
 //! Two transactions of one server that write the same key conflict at once, as in the embedded engine. Those of different
-//! servers conflict when the later one commits.
+//! servers conflict when one of them has committed: `unchanged.rs` looks for that at each statement.
 
 use std::collections::HashMap;
 use std::sync::Arc;

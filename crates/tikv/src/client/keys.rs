@@ -10,16 +10,25 @@
 //! | `m`, `t`, tree | a tree |
 //! | `p`, tree, timestamp, place, number | a part of a large value; under the last number, a byte and the key of the value |
 //! | `r`, writer | the last commit of a writer |
-//! | `t`, tree, key | a value |
+//! | `t`, tree, key | a value; of a key that is too long for that, see `long_keys.rs` |
 //!
 //! Numbers are big-endian; a tree and an instance have 4 bytes, a writer 8.
 
+use std::borrow::Cow;
+
 use frond_kv::TreeId;
+
+use crate::client::long_keys::LongKeys;
+
+/// A key of a tree that takes more bytes with the prefix is long. TiKV takes keys of 8 KiB; the rest is left for the stored form of
+/// long keys. Deployments depend on it: with another number they would not find their keys.
+const PLAIN_KEY_BYTES_MAX: usize = 7 << 10;
 
 /// Makes and reads keys.
 #[derive(Clone)]
 pub(crate) struct Keys {
     prefix: Vec<u8>,
+    long: LongKeys,
 }
 
 /// Identifies who writes: the instance of a server, and one of its slots.
@@ -39,9 +48,19 @@ impl Writer {
 
 impl Keys {
     pub(crate) fn new(prefix: &[u8]) -> Keys {
-        Keys {
+        let mut keys = Keys {
             prefix: prefix.to_vec(),
-        }
+            long: LongKeys::new(0),
+        };
+        let head_bytes = PLAIN_KEY_BYTES_MAX.saturating_sub(keys.value_prefix_len());
+        keys.long = LongKeys::new(head_bytes);
+        keys
+    }
+
+    /// The stored forms of keys within trees.
+    #[inline]
+    pub(crate) fn long(&self) -> LongKeys {
+        self.long
     }
 
     fn make(&self, parts: &[&[u8]]) -> Vec<u8> {
@@ -54,12 +73,32 @@ impl Keys {
 
     /// The key of a value.
     pub(crate) fn value(&self, tree: TreeId, key: &[u8]) -> Vec<u8> {
-        self.make(&[b"t", &tree.0.to_be_bytes(), key])
+        self.stored_value(tree, &self.long.stored(key))
+    }
+
+    /// The same, of the stored form of the key within the tree.
+    pub(crate) fn stored_value(&self, tree: TreeId, stored: &[u8]) -> Vec<u8> {
+        self.make(&[b"t", &tree.0.to_be_bytes(), stored])
     }
 
     /// All keys of a tree: from the first one on, below the second one.
     pub(crate) fn tree(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
         (self.value(tree, &[]), self.end_of(b't', tree))
+    }
+
+    /// The keys of a tree between two bounds. Of the long keys with the same head as a bound there may be others, too.
+    pub(crate) fn range(
+        &self,
+        tree: TreeId,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+    ) -> (Vec<u8>, Vec<u8>) {
+        let stored = |bound: Cow<'_, [u8]>| self.stored_value(tree, &bound);
+        let upper = upper.map(|upper| stored(self.long.stored_upper(upper)));
+        (
+            stored(self.long.stored_lower(lower)),
+            upper.unwrap_or_else(|| self.end_of(b't', tree)),
+        )
     }
 
     fn end_of(&self, kind: u8, tree: TreeId) -> Vec<u8> {
@@ -69,13 +108,19 @@ impl Keys {
         }
     }
 
-    /// The tree and the key within it, of the key of a value.
+    /// The tree and the stored form of the key within it, of the key of a value.
     pub(crate) fn split<'a>(&self, key: &'a [u8]) -> Option<(TreeId, &'a [u8])> {
         let rest = key
             .strip_prefix(self.prefix.as_slice())?
             .strip_prefix(b"t")?;
         let (tree, key) = rest.split_first_chunk()?;
         Some((TreeId(u32::from_be_bytes(*tree)), key))
+    }
+
+    /// Whether the stored key of a value is that of a long key.
+    #[inline]
+    pub(crate) fn is_long(&self, stored: &[u8]) -> bool {
+        stored.len() > self.value_prefix_len() + self.long.head_bytes()
     }
 
     /// Bytes before the key within a tree.
@@ -243,5 +288,19 @@ mod tests {
         );
         let (_, end) = keys.tree(TreeId(u32::MAX));
         assert!(keys.value(TreeId(u32::MAX), &[0xff; 20]) < end);
+        assert_eq!(keys.range(TreeId(5), b"", None), keys.tree(TreeId(5)));
+    }
+
+    #[test]
+    fn keys_of_every_length_fit_into_the_cluster() {
+        let keys = Keys::new(b"x/");
+        let longest_plain = vec![b'k'; (7 << 10) - 7];
+        let plain = keys.value(TreeId(5), &longest_plain);
+        assert_eq!(plain.len(), 7 << 10);
+        assert_eq!(keys.split(&plain), Some((TreeId(5), &longest_plain[..])));
+        let long = keys.value(TreeId(5), &vec![b'k'; 1 << 20]);
+        assert!(long.len() <= 8 << 10 && long > plain);
+        let (from, to) = keys.range(TreeId(5), &longest_plain, Some(&vec![b'k'; 1 << 20]));
+        assert!(from == plain && long < to);
     }
 }

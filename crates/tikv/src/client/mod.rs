@@ -1,6 +1,12 @@
 //! The client: what talks to the cluster.
 
+#[cfg(test)]
+mod async_commit;
+mod attempts;
+mod backoff;
 mod bound;
+mod calls;
+mod clients;
 mod cluster;
 mod commit;
 mod connection;
@@ -14,14 +20,23 @@ mod garbage;
 mod held_keys;
 mod instances;
 mod keys;
+mod long_keys;
+mod measure;
 mod overlay;
 mod pd;
+mod pd_http;
+mod peers;
+mod reach;
 mod regions;
+mod registration;
+mod safepoint;
 mod shared;
+mod sizes;
 mod snapshot;
 mod stamps;
 mod transaction;
 mod trees;
+mod unchanged;
 mod value;
 
 pub use cluster::Cluster;

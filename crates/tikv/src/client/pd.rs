@@ -12,7 +12,12 @@ use tonic_prost::ProstCodec;
 
 use crate::options::ClusterOptions;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Connections are given up when a ping is not answered. TiKV's own clients ping as often, and PD refuses more.
+const PING_PAUSE: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// A member of PD that runs answers within this time.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a call has failed.
 pub(crate) type Failure = String;
@@ -132,6 +137,20 @@ mod message {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
+    pub struct GetGcSafePointRequest {
+        #[prost(message, optional, tag = "1")]
+        pub header: Option<RequestHeader>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct GetGcSafePointResponse {
+        #[prost(message, optional, tag = "1")]
+        pub header: Option<ResponseHeader>,
+        #[prost(uint64, tag = "2")]
+        pub safe_point: u64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
     pub struct UpdateServiceGcSafePointRequest {
         #[prost(message, optional, tag = "1")]
         pub header: Option<RequestHeader>,
@@ -153,9 +172,9 @@ mod message {
 }
 
 use message::{
-    GetMembersRequest, GetMembersResponse, GetRegionRequest, GetRegionResponse, GetStoreRequest,
-    GetStoreResponse, RequestHeader, ResponseHeader, UpdateServiceGcSafePointRequest,
-    UpdateServiceGcSafePointResponse,
+    GetGcSafePointRequest, GetGcSafePointResponse, GetMembersRequest, GetMembersResponse,
+    GetRegionRequest, GetRegionResponse, GetStoreRequest, GetStoreResponse, RequestHeader,
+    ResponseHeader, UpdateServiceGcSafePointRequest, UpdateServiceGcSafePointResponse,
 };
 pub(crate) use message::{Peer, RegionEpoch};
 
@@ -168,8 +187,15 @@ pub(crate) struct Pd {
 }
 
 /// The files of the authority, the certificate and its key; without them connections are plain.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Tls(Option<[PathBuf; 3]>);
+
+impl Tls {
+    /// The files of the authority, the certificate and its key.
+    pub(crate) fn files(&self) -> Option<&[PathBuf; 3]> {
+        self.0.as_ref()
+    }
+}
 
 /// A region, as PD knows it. Keys are encoded.
 pub(crate) struct Region {
@@ -190,19 +216,9 @@ struct Leader {
 
 impl Pd {
     pub(crate) fn new(options: &ClusterOptions) -> Pd {
-        let files = (
-            &options.ca_file,
-            &options.certificate_file,
-            &options.key_file,
-        );
         Pd {
             addresses: options.pd.clone(),
-            tls: Tls(match files {
-                (Some(ca), Some(certificate), Some(key)) => {
-                    Some([ca.clone(), certificate.clone(), key.clone()])
-                }
-                _ => None,
-            }),
+            tls: Tls(options.tls_files()),
             timeout: options.request_timeout,
             leader: Mutex::new(None),
         }
@@ -210,6 +226,22 @@ impl Pd {
 
     pub(crate) fn tls(&self) -> &Tls {
         &self.tls
+    }
+
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// The addresses of PD that answer now and know a leader.
+    pub(crate) async fn answering(&self) -> Vec<String> {
+        let mut answering = Vec::new();
+        for address in &self.addresses {
+            let asked = tokio::time::timeout(PROBE_TIMEOUT, self.ask_for_leader(address));
+            if let Ok(Ok(_)) = asked.await {
+                answering.push(address.clone());
+            }
+        }
+        answering
     }
 
     /// The region with a key, or the one before that. The key is encoded.
@@ -259,6 +291,22 @@ impl Pd {
             .await?;
         self.check(told.header)?;
         Ok(told.min_safe_point)
+    }
+
+    /// Tells PD that a service needs nothing any more.
+    pub(crate) async fn release(&self, service: &[u8]) -> Result<(), Failure> {
+        self.need(service, 0, 0).await.map(drop)
+    }
+
+    /// The safepoint that TiKV uses.
+    pub(crate) async fn safepoint(&self) -> Result<u64, Failure> {
+        let told: GetGcSafePointResponse = self
+            .call("GetGCSafePoint", |header| GetGcSafePointRequest {
+                header: Some(header),
+            })
+            .await?;
+        self.check(told.header)?;
+        Ok(told.safe_point)
     }
 
     /// The error in an answer. Another leader is looked for then.
@@ -358,12 +406,15 @@ pub(crate) async fn connect(tls: &Tls, address: &str) -> Result<Channel, Failure
             endpoint.tls_config(tls).map_err(text)?
         }
     };
-    let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT);
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(PING_PAUSE)
+        .keep_alive_timeout(PING_TIMEOUT);
     endpoint.connect().await.map_err(text)
 }
 
 /// An address without its scheme.
-fn host(address: &str) -> &str {
+pub(crate) fn host(address: &str) -> &str {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     rest.trim_end_matches('/')
 }

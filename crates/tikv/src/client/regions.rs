@@ -23,10 +23,31 @@ const REGIONS_MAX: usize = 16 << 10;
 /// After a failure PD is not asked for this time.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
+/// A node that has not answered is not asked directly for this time.
+const SILENCE: Duration = Duration::from_secs(10);
+
 /// Connections to the nodes, by their addresses.
 #[derive(Default)]
 pub(crate) struct Nodes {
     pub(crate) channels: Mutex<HashMap<String, Channel>>,
+    /// When nodes did not answer.
+    silent: Mutex<HashMap<String, Instant>>,
+}
+
+impl Nodes {
+    /// Whether a node has not answered a short time ago.
+    pub(crate) fn is_silent(&self, address: &str) -> bool {
+        let silent = self.silent.lock();
+        silent.get(address).is_some_and(|at| at.elapsed() < SILENCE)
+    }
+
+    /// After a request without an answer.
+    pub(crate) fn note_silent(&self, address: &str) {
+        self.channels.lock().remove(address);
+        let mut silent = self.silent.lock();
+        silent.retain(|_, at| at.elapsed() < SILENCE);
+        silent.insert(address.to_owned(), Instant::now());
+    }
 }
 
 /// The known bounds and leader of a region.

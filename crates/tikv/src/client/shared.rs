@@ -12,6 +12,8 @@ use crate::client::debounce::Debounce;
 use crate::client::held_keys::HeldKeys;
 use crate::client::keys::Keys;
 use crate::client::regions::{Nodes, Regions};
+use crate::client::registration::Registration;
+use crate::client::sizes::Sizes;
 use crate::client::stamps::{DurableStamp, InFlight};
 use crate::client::trees::TreeIds;
 use crate::collected::Collected;
@@ -29,11 +31,14 @@ pub(crate) struct Shared {
     pub(crate) in_flight: Arc<InFlight>,
     /// The snapshots of this server.
     pub(crate) snapshots: Arc<InFlight>,
+    /// The entry in PD by which TiKV keeps what they see.
+    pub(crate) registration: Arc<Registration>,
     pub(crate) durable_stamp: DurableStamp,
     pub(crate) debounce: Debounce,
     pub(crate) regions: Regions,
     pub(crate) nodes: Nodes,
     pub(crate) row_bytes: RowBytes,
+    pub(crate) tree_sizes: Sizes,
     /// The work of the garbage collector since the cluster was opened.
     pub(crate) collected: Mutex<Collected>,
 }
@@ -58,6 +63,12 @@ impl RowBytes {
             by_tree.clear();
         }
         by_tree.insert(tree, bytes);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.registration.end(&self.connection);
     }
 }
 

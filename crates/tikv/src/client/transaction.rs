@@ -10,6 +10,7 @@ use crate::client::held_keys::Holder;
 use crate::client::overlay::{Overlay, TreeKey};
 use crate::client::shared::Shared;
 use crate::client::snapshot::Snapshot;
+use crate::client::unchanged;
 
 /// The largest transaction: what the embedded engine takes, divided since each key is sent over the network twice.
 const BYTES_MAX: usize = 64 << 20;
@@ -58,8 +59,9 @@ impl Transaction {
     /// could not be committed with an extra write set of this many bytes.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another transaction of this server has written a guarded key; [`Error::TooLarge`],
-    /// [`Error::OutOfMemory`], [`Error::InvalidOption`] if it has stamped keys, [`Error::Unavailable`].
+    /// [`Error::Conflict`] if an open transaction of this server has written a guarded key, or one of any server was committed since
+    /// the snapshot was taken that did; [`Error::TooLarge`], [`Error::OutOfMemory`], [`Error::InvalidOption`] if it has stamped keys,
+    /// [`Error::Unavailable`].
     pub fn stage_leaving_room(&self, mut set: Operations, extra_bytes: usize) -> Result<()> {
         set.take_failure()?;
         if set.stamps() > 0 {
@@ -89,6 +91,7 @@ impl Transaction {
         }
         let taken = commit::hold(&self.shared, &set, &self.holder)?;
         held.extend(taken);
+        unchanged::check_guarded(&self.shared, &base.base, &set)?;
         let mut after = Overlay::clone(writes);
         commit::add(&mut after, &set, base)?;
         reserved.resize(after.bytes());

@@ -1,13 +1,19 @@
 //! The conformance suite of the seam on a cluster, and what only a cluster does.
 
+mod conflicts;
+mod long_keys;
+mod sizes;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::ops::Bound::{Included, Unbounded};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frond_kv::{Direction, Error, Operations, TreeId, TreeOptions};
 use frond_kv_testing::{Adds, Keyspace, number, to_bytes};
-use frond_tikv::{Cluster, ClusterOptions, Snapshot, WriteSet};
+use frond_tikv::{Cluster, ClusterOptions, Report, Snapshot, WriteSet};
 
 /// The tree of the counters.
 const CATALOG_TREE: TreeId = TreeId(0);
@@ -15,22 +21,26 @@ const CATALOG_TREE: TreeId = TreeId(0);
 /// Counters are the keys of that tree that begin with this.
 const COUNTER: u8 = b'#';
 
-/// Opens servers over an empty keyspace. `None` without a cluster.
-fn servers() -> Option<impl Fn() -> Cluster> {
+/// Options of servers over an empty keyspace. They keep no old versions but those of their snapshots, so that the tests, which share PD,
+/// can move its safepoint. `None` without a cluster.
+fn options() -> Option<ClusterOptions> {
     let pd = std::env::var("FROND_TEST_PD").ok()?;
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let prefix = format!("test/{}/{run}/", now.as_nanos()).into_bytes();
-    let open = move || {
-        Cluster::open(ClusterOptions {
-            key_prefix: prefix.clone(),
-            merge: Arc::new(Adds),
-            counters: Some((CATALOG_TREE, vec![COUNTER])),
-            ..ClusterOptions::new(vec![pd.clone()])
-        })
-        .unwrap()
-    };
+    Some(ClusterOptions {
+        key_prefix: format!("test/{}/{run}/", now.as_nanos()).into_bytes(),
+        merge: Arc::new(Adds),
+        counters: Some((CATALOG_TREE, vec![COUNTER])),
+        retention: Duration::ZERO,
+        ..ClusterOptions::new(vec![pd])
+    })
+}
+
+/// Opens servers over an empty keyspace. `None` without a cluster.
+fn servers() -> Option<impl Fn() -> Cluster> {
+    let options = options()?;
+    let open = move || Cluster::open(options.clone()).unwrap();
     create(&open(), CATALOG_TREE);
     Some(open)
 }
@@ -300,6 +310,213 @@ fn the_garbage_collector_removes_what_nobody_can_see() {
     assert_eq!(keys(&snapshot, dropped).len(), 0);
 }
 
+/// Sends a request to PD's interface for administrators. Returns the body of the answer.
+fn ask_pd(method: &str, path: &str) -> String {
+    let pd = std::env::var("FROND_TEST_PD").unwrap();
+    let mut connection = TcpStream::connect(&pd).unwrap();
+    write!(
+        connection,
+        "{method} /pd/api/v1/{path} HTTP/1.0\r\nHost: {pd}\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{answer}");
+    body.to_owned()
+}
+
+/// The names of the entries of a deployment's servers in PD.
+fn entries(options: &ClusterOptions) -> Vec<String> {
+    let digits = options.key_prefix.iter().map(|byte| format!("{byte:02x}"));
+    let begins = format!("frond-{}-", digits.collect::<String>());
+    let services = ask_pd("GET", "gc/safepoint");
+    let words = services.split('"');
+    words
+        .filter(|word| word.starts_with(&begins))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Collects all garbage of a deployment. Returns the safepoint of TiKV.
+fn collect_all(engine: &Cluster) -> u64 {
+    await_time(engine, engine.now_ms() + 1);
+    drop(engine.snapshot());
+    let needed = engine.oldest_snapshot();
+    let run = engine.collect_garbage(needed, Duration::ZERO, &[]);
+    run.unwrap().moved_to
+}
+
+#[test]
+fn pd_keeps_what_a_server_needs_from_its_first_read_to_its_end() {
+    let Some(options) = options() else {
+        return;
+    };
+    let one = Cluster::open(options.clone()).unwrap();
+    assert_eq!(entries(&options).len(), 1);
+    let other = Cluster::open(options.clone()).unwrap();
+    assert_eq!(entries(&options).len(), 2);
+    let kept = one.stats().kept;
+    assert!(kept.from > 0 && kept.refusals == 0 && kept.lost_before == 0);
+    // The end of one of them does not concern the other.
+    let snapshot = other.snapshot();
+    other.close().unwrap();
+    assert_eq!(entries(&options).len(), 1);
+    let closed = snapshot.get(CATALOG_TREE, b"a");
+    assert!(matches!(closed, Err(Error::Closed(_))), "{closed:?}");
+    one.close().unwrap();
+    one.close().unwrap();
+    assert_eq!(entries(&options).len(), 0);
+}
+
+#[test]
+fn a_deployment_does_not_delete_what_another_one_reads() {
+    let (Some(options), Some(others)) = (options(), servers()) else {
+        return;
+    };
+    let reader = Cluster::open(options).unwrap();
+    create(&reader, CATALOG_TREE);
+    let tree = new_tree(&reader);
+    put(&reader, tree, &[("a", "old")]);
+    let snapshot = reader.snapshot();
+    put(&reader, tree, &[("a", "new")]);
+    let moved_to = collect_all(&others());
+    assert!(moved_to <= snapshot.timestamp().unwrap());
+    assert_eq!(get(&snapshot, tree, "a").as_deref(), Some("old"));
+    assert_eq!(reader.stats().kept.lost_before, 0);
+}
+
+#[test]
+fn a_deployment_that_starts_when_the_safepoint_has_moved_knows_what_it_has_lost() {
+    let (Some(options), Some(others)) = (options(), servers()) else {
+        return;
+    };
+    let others = others();
+    let moved_to = collect_all(&others);
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let said = reports.clone();
+    let report: Report = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
+    let late = Cluster::open(ClusterOptions {
+        retention: Duration::from_secs(24 * 3600),
+        report: Some(report),
+        ..options
+    })
+    .unwrap();
+    let kept = late.stats().kept;
+    assert!(kept.refusals == 1 && kept.lost_before >= moved_to && kept.from >= moved_to);
+    assert!(
+        reports.lock().unwrap()[0].contains("PD has refused"),
+        "{reports:?}"
+    );
+    // The past is lost, the present is not.
+    create(&late, CATALOG_TREE);
+    let tree = new_tree(&late);
+    put(&late, tree, &[("a", "b")]);
+    let stamp = loop {
+        if let Some(stamp) = late.snapshot().stamp().unwrap() {
+            break stamp;
+        }
+    };
+    let past = late.snapshot_at(stamp - (3600 << 32)).unwrap();
+    let lost = past.get(tree, b"a");
+    assert!(
+        matches!(lost, Err(Error::SnapshotLost { behind_ms }) if behind_ms > 0),
+        "{lost:?}"
+    );
+    let now = late.snapshot_at(stamp).unwrap();
+    assert_eq!(get(&now, tree, "a").as_deref(), Some("b"));
+    // From here on its entry holds the safepoint.
+    put(&late, tree, &[("a", "c")]);
+    assert!(collect_all(&others) <= now.timestamp().unwrap());
+    assert_eq!(get(&now, tree, "a").as_deref(), Some("b"));
+}
+
+#[test]
+fn a_snapshot_whose_entry_was_removed_fails_when_the_safepoint_has_passed_it() {
+    let (Some(options), Some(others)) = (options(), servers()) else {
+        return;
+    };
+    let reader = Cluster::open(options.clone()).unwrap();
+    create(&reader, CATALOG_TREE);
+    let tree = new_tree(&reader);
+    put(&reader, tree, &[("a", "old")]);
+    let snapshot = reader.snapshot();
+    put(&reader, tree, &[("a", "new")]);
+    let others = others();
+    // An administrator removes the entry, and another deployment collects, until the server has registered again in vain.
+    let at = snapshot.timestamp().unwrap();
+    while reader.stats().kept.lost_before <= at {
+        for entry in entries(&options) {
+            ask_pd("DELETE", &format!("gc/safepoint/{entry}"));
+        }
+        collect_all(&others);
+        std::thread::yield_now();
+    }
+    let lost = snapshot.get(tree, b"a");
+    assert!(matches!(lost, Err(Error::SnapshotLost { .. })), "{lost:?}");
+    let mut set = WriteSet::with_snapshot(&snapshot);
+    set.put_guarded(tree, b"b", b"");
+    let late = reader.commit(set);
+    assert!(matches!(late, Err(Error::SnapshotLost { .. })), "{late:?}");
+    // Later ones are not lost, and garbage is collected as before.
+    assert_eq!(get(&reader.snapshot(), tree, "a").as_deref(), Some("new"));
+    put(&reader, tree, &[("b", "")]);
+    collect_all(&reader);
+    assert_eq!(reader.stats().collected.failed_runs, 0);
+}
+
+#[test]
+fn a_commit_fails_if_a_key_that_was_taken_for_absent_is_there() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let engine = open();
+    let tree = new_tree(&engine);
+    put(&engine, tree, &[("there", "1")]);
+    let large = vec![7; 3 << 20];
+    let cases: [(&[u8], &[u8], bool); 6] = [
+        (b"there", b"2", false),
+        (b"there", &large, false),
+        (b"new", b"2", true),
+        (b"new", b"3", false),
+        (b"large", &large, true),
+        (b"large", b"2", false),
+    ];
+    for (key, value, succeeds) in cases {
+        let snapshot = engine.snapshot();
+        snapshot.presume_absent(&[(tree, key)]);
+        assert!(!snapshot.contains(tree, key).unwrap());
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        set.put_guarded(tree, key, value);
+        set.put(tree, b"beside", key);
+        let before = engine.snapshot().get(tree, b"beside").unwrap();
+        match engine.commit(set) {
+            Ok(_) => assert!(succeeds, "{key:?}"),
+            Err(Error::Conflict { key: met, .. }) => {
+                assert!(!succeeds && met == key, "{met:?}");
+                assert_eq!(engine.snapshot().get(tree, b"beside").unwrap(), before);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(get(&engine.snapshot(), tree, "there").as_deref(), Some("1"));
+    assert_eq!(get(&engine.snapshot(), tree, "new").as_deref(), Some("2"));
+    // Without guards, too: the commit is based on the snapshot. A guard alone is refused.
+    for is_guard in [false, true] {
+        let snapshot = engine.snapshot();
+        snapshot.presume_absent(&[(tree, b"there")]);
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        if is_guard {
+            set.guard(tree, b"there");
+            set.put(tree, b"beside", b"");
+        } else {
+            set.put(tree, b"there", b"3");
+        }
+        let met = engine.commit(set);
+        assert!(matches!(met, Err(Error::Conflict { .. })), "{met:?}");
+    }
+}
+
 #[test]
 fn operations_take_few_round_trips() {
     let Some(open) = servers() else {
@@ -311,10 +528,14 @@ fn operations_take_few_round_trips() {
     let wanted = |tree| -> Vec<(TreeId, &[u8])> {
         names.iter().map(|name| (tree, name.as_bytes())).collect()
     };
-    let insert = |names: &[String], stamped: bool| {
+    let insert = |names: &[String], stamped: bool, presumes_new: bool| {
         let snapshot = engine.snapshot();
         let keys: Vec<(TreeId, &[u8])> = names.iter().map(|name| (tree, name.as_bytes())).collect();
-        snapshot.prefetch(&keys).unwrap();
+        if presumes_new {
+            snapshot.presume_absent(&keys);
+        } else {
+            snapshot.prefetch(&keys).unwrap();
+        }
         let mut set = WriteSet::with_snapshot(&snapshot);
         for name in names {
             assert!(!snapshot.contains(tree, name.as_bytes()).unwrap());
@@ -339,7 +560,7 @@ fn operations_take_few_round_trips() {
         }
         snapshot.prefetch(&wanted(index)[..rows]).unwrap();
     };
-    insert(&names[..1], false);
+    insert(&names[..1], false, false);
     scan(index, 0);
     // Where the region is, and whether there is a lock still.
     while engine
@@ -347,10 +568,17 @@ fn operations_take_few_round_trips() {
         .unwrap()
         .is_none()
     {}
-    let operations: [(&str, u64, &dyn Fn()); 8] = [
+    let more: Vec<String> = (1000..2000).map(|i| format!("{i:05}")).collect();
+    let operations: [(&str, u64, &dyn Fn()); 11] = [
         ("a snapshot", 1, &|| drop(engine.snapshot())),
         ("1,000 documents with 4 indexes", 5, &|| {
-            insert(&names[1..], false)
+            insert(&names[1..], false, false)
+        }),
+        ("the same, which are taken for new", 4, &|| {
+            insert(&more, false, true)
+        }),
+        ("a document that is taken for new", 4, &|| {
+            insert(&["b".to_owned()], true, true);
         }),
         ("the newest value of a key", 1, &|| {
             let found = engine.get_latest(tree, names[0].as_bytes()).unwrap();
@@ -358,6 +586,10 @@ fn operations_take_few_round_trips() {
         }),
         ("the newest value of no key", 1, &|| {
             assert!(engine.get_latest(tree, b"x").unwrap().unwrap().is_none());
+        }),
+        ("the newest values of a short range", 1, &|| {
+            let found = engine.scan_latest(tree, b"0000", 64).unwrap();
+            assert_eq!(found.unwrap().len(), 10);
         }),
         ("1,000 look-ups", 2, &|| {
             let snapshot = engine.snapshot();
@@ -371,13 +603,21 @@ fn operations_take_few_round_trips() {
             scan(index, 100)
         }),
         ("a document with its entry in the oplog", 5, &|| {
-            insert(&["a".to_owned()], true);
+            insert(&["a".to_owned()], true, false);
         }),
     ];
     for (what, most, operation) in operations {
-        let began = engine.stats().round_trips;
+        let began = engine.stats();
         operation();
-        let taken = engine.stats().round_trips - began;
+        let now = engine.stats();
+        let taken = now.round_trips - began.round_trips;
+        println!(
+            "| {what} | {taken} | {} | {} | {} | {} |",
+            now.timestamps.count - began.timestamps.count,
+            now.gets.count - began.gets.count,
+            now.scans.count - began.scans.count,
+            now.commits.count - began.commits.count,
+        );
         assert!(taken <= most, "{what}: {taken} of {most}");
     }
     let stats = engine.stats();

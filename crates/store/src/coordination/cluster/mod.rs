@@ -87,6 +87,8 @@ impl Default for SharedOptions {
 
 /// The identity of a server, from its registration to its end.
 pub(crate) type ServerId = [u8; 16];
+/// Keys with their values.
+pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// The identity of a collection.
 type Uuid = [u8; 16];
 
@@ -281,6 +283,18 @@ impl Cluster {
         };
         let found = keyspace.get_latest(tree, key)?;
         let found = found.map(|value| value.map(ValueRef::from));
+        Ok(found.filter(|_| self.is_valid()))
+    }
+
+    /// See [`super::Coordination::scan_latest`].
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn scan_latest(&self, tree: TreeId, prefix: &[u8], limit: u32) -> Result<Option<Pairs>> {
+        let Some(keyspace) = self.fenced.as_ref().filter(|_| self.is_valid()) else {
+            return Ok(None);
+        };
+        let found = keyspace.scan_latest(tree, prefix, limit)?;
         Ok(found.filter(|_| self.is_valid()))
     }
 

@@ -333,6 +333,8 @@ impl Cluster {
         if !me.is_registered {
             return Ok(false);
         }
+        // The clock may have to be asked for first, and the lease is not to begin before that.
+        let _ = self.now_ms();
         let (asked, now_ms) = (Instant::now(), self.now_ms());
         let key = server_key(me.number, LEASE);
         let end_ms = now_ms.saturating_add(self.lease_ms());

@@ -8,11 +8,12 @@ use frond_storage::index::keys::IndexKeys;
 use frond_storage::keyspace::TreeId;
 
 impl Staging<'_> {
-    /// Reads ahead what the insertion of some documents looks up, if a look-up is a request to a cluster.
+    /// Reads ahead what the insertion of some documents looks up, if a look-up is a request to a cluster; or takes it for absent, so that
+    /// the commit looks. Then the commit fails with a conflict if a key is there, and each document must be in it.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn look_up(&mut self, docs: &[&Doc]) -> Result<()> {
+    pub fn look_up(&mut self, docs: &[&Doc], presumes_absent: bool) -> Result<()> {
         if !self.snapshot.gathers_reads() {
             return Ok(());
         }
@@ -44,6 +45,11 @@ impl Staging<'_> {
         let wanted: Vec<(TreeId, &[u8])> = (wanted.iter())
             .map(|(tree, key)| (*tree, key.as_slice()))
             .collect();
-        Ok(self.snapshot.prefetch(&wanted)?)
+        if presumes_absent {
+            self.snapshot.presume_absent(&wanted);
+            Ok(())
+        } else {
+            Ok(self.snapshot.prefetch(&wanted)?)
+        }
     }
 }
