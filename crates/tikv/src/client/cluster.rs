@@ -26,7 +26,7 @@ use crate::client::regions::{Nodes, Regions};
 use crate::client::registration::Registration;
 use crate::client::shared::{RowBytes, Shared};
 use crate::client::sizes::Sizes;
-use crate::client::snapshot::{Base, Snapshot};
+use crate::client::snapshot::{Base, Pairs, Snapshot};
 use crate::client::stamps::{self, DurableStamp, InFlight};
 use crate::client::transaction::Transaction;
 use crate::client::trees::{self, TreeIds};
@@ -156,7 +156,7 @@ impl Cluster {
         tree: TreeId,
         prefix: &[u8],
         limit: u32,
-    ) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+    ) -> Result<Option<Pairs>> {
         let shared = &self.shared;
         if shared.is_counter(tree, prefix) || prefix.is_empty() {
             return Ok(None);
