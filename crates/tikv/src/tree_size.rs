@@ -1,6 +1,6 @@
 //! The size of a tree.
 
-/// About how much space one copy of a tree takes.
+/// The space that one copy of a tree takes, about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeSize {
     pub bytes: u64,

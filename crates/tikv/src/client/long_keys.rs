@@ -538,7 +538,7 @@ mod tests {
             let stored = KEYS.stored(key);
             assert_eq!(stored.len(), 3 + 1 + 32);
             assert_eq!(stored, KEYS.stored(key));
-            assert!(&stored[..] > &key[..3] && stored[..] < [key[0], key[1], key[2] + 1][..]);
+            assert!(stored[..] > key[..3] && stored[..] < [key[0], key[1], key[2] + 1][..]);
             assert_eq!(KEYS.whole(&stored, KEYS.tail(key)), key);
             let (from, to) = KEYS.stored_group(&key[..3]);
             assert!(from[..] < stored[..] && stored[..] < to[..]);

@@ -65,7 +65,7 @@ fn measure(shared: &Arc<Shared>, tree: TreeId) -> Result<Measured> {
     Ok(measured)
 }
 
-/// What PD knows of a range. If it does not answer that is nothing, and the estimate is less exact.
+/// PD's statistics of a range; none if it does not answer, which makes the estimate less exact.
 fn stats(shared: &Shared, (lower, upper): (Vec<u8>, Vec<u8>)) -> Result<RegionStats> {
     let pd = shared.connection.pd().clone();
     let found = (shared.connection).wait(Kind::Region, region_stats(pd, lower, upper))?;

@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// An answer has a few figures for each node.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What PD knows of the regions of a range, also of their parts beyond it.
+/// PD's statistics of the regions of a range, also of their parts beyond it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RegionStats {
     pub(crate) regions: u64,

@@ -1,4 +1,4 @@
-//! How much space trees take, about.
+//! Estimates of the space that trees take.
 //!
 //! PD knows the size of each region, but a region may have many trees, and a small tree is only a part of one. So the first rows of a
 //! tree are read. If the tree has no others, the size is theirs. Otherwise the estimate is their mean size times the number of rows that
@@ -23,7 +23,7 @@ const TREES_MAX: usize = 16 << 10;
 /// PD counts so many bytes for a region of which it has no figures yet.
 const REGION_BYTES_MIN: u64 = 1 << 20;
 
-/// What was measured of trees.
+/// The measurements of trees.
 #[derive(Default)]
 pub(crate) struct Sizes {
     known: Mutex<HashMap<TreeId, (Instant, Measured)>>,

@@ -4,7 +4,7 @@
 //! at the statement that meets it. So each statement of a transaction reads the keys that it guards once more, as of now, and compares them
 //! with the snapshot. The reads of the snapshot go on meanwhile, so the statement waits for a timestamp and one look-up of all keys. Values
 //! are compared, because TiKV's answers do not have the timestamps of commits; a key that was changed and changed back is the same.
-//! What others write after that is found at the commit, as ever.
+//! Later commits of others are found at the commit, as ever.
 //!
 //! TiKV's pessimistic locks would also stop others until the commit. They are not used: the client takes them as of the time of the lock,
 //! not of the snapshot, so the comparison would be needed all the same; they belong to a primary key, which here is the record of a slot

@@ -56,7 +56,7 @@ fn a_statement_meets_what_another_server_has_committed() {
     set.put_guarded(tree, b"changed", b"mine");
     assert!(is_conflict(transaction.stage_leaving_room(set, 0)));
     drop(transaction);
-    // What is committed after the statement is met at the commit.
+    // A change that is committed after the statement is met at the commit.
     let transaction = one.begin(&base);
     stage(&transaction, tree, "kept", "mine").unwrap();
     stage(&transaction, tree, "later", "mine").unwrap();
