@@ -263,7 +263,10 @@ impl Inserter<'_> {
             let presumes_new = self.presumes_new && may_presume;
             match self.attempt(collection, docs, first, presumes_new) {
                 Ok(Some(chunk)) => return Ok(chunk),
-                Err(error) if !presumes_new || !matches!(error, Error::Engine(EngineError::Conflict { .. })) => {
+                Err(error)
+                    if !presumes_new
+                        || !matches!(error, Error::Engine(EngineError::Conflict { .. })) =>
+                {
                     return Err(error);
                 }
                 // Look-ups tell which document has which key twice.

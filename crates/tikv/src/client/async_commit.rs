@@ -26,7 +26,10 @@ fn commit_and_end(pd: &str, keys: &[Vec<u8>; 2], is_asynchronous: bool) {
         };
         let mut transaction = client.begin_with_options(options).await.unwrap();
         for key in keys {
-            transaction.put(key.clone(), b"acknowledged".to_vec()).await.unwrap();
+            transaction
+                .put(key.clone(), b"acknowledged".to_vec())
+                .await
+                .unwrap();
         }
         transaction.commit().await.unwrap();
     });

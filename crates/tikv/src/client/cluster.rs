@@ -1,8 +1,8 @@
 //! The handle of a cluster.
 
 use std::ops::Bound;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use frond_kv::{Committed, Direction, Error, MemoryBudget, Result, TreeId, WriteSet};
@@ -142,7 +142,12 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Cluster::get_latest`].
-    pub fn scan_latest(&self, tree: TreeId, prefix: &[u8], limit: u32) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+    pub fn scan_latest(
+        &self,
+        tree: TreeId,
+        prefix: &[u8],
+        limit: u32,
+    ) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
         let shared = &self.shared;
         if shared.is_counter(tree, prefix) || prefix.is_empty() {
             return Ok(None);
@@ -255,7 +260,9 @@ impl Cluster {
             Ok(run) => collected.add(run),
             Err(error) => {
                 collected.failed_runs += 1;
-                (self.shared.registration).report(&format!("a run of the garbage collector has failed: {error}"));
+                (self.shared.registration).report(&format!(
+                    "a run of the garbage collector has failed: {error}"
+                ));
             }
         }
         done

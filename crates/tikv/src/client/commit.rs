@@ -67,7 +67,8 @@ pub(crate) fn commit(
     if set.frees_space() {
         shorten_ranges(shared, set)?;
     }
-    let is_based = |base: &Snapshot| set.guarded_keys().next().is_some() || base.base.has_presumed();
+    let is_based =
+        |base: &Snapshot| set.guarded_keys().next().is_some() || base.base.has_presumed();
     if let Some(base) = base.filter(is_based) {
         let mut overlay = Overlay::default();
         let stamped = stamp(shared, set, Some(&base))?;

@@ -106,8 +106,7 @@ pub(crate) fn get(shared: &Shared, key: Vec<u8>) -> Result<Option<Option<Vec<u8>
         key: key.clone(),
         version: u64::MAX,
     };
-    let answer: Option<GetResponse> =
-        ask(shared, &key, Kind::Get, "/tikvpb.Tikv/KvGet", request)?;
+    let answer: Option<GetResponse> = ask(shared, &key, Kind::Get, "/tikvpb.Tikv/KvGet", request)?;
     let Some(answer) = answer else {
         return Ok(None);
     };

@@ -84,7 +84,9 @@ fn move_safepoint(shared: &Arc<Shared>, safepoint: u64) -> Result<u64> {
     let needed = connection.wait(Kind::Region, async move {
         match pd.need(COLLECTOR, i64::MAX, safepoint).await {
             // PD of 2025 and later answers a safepoint before its own with an error.
-            Err(text) if is_refusal(&text) => pd.safepoint().await.map(|now| now.max(safepoint + 1)),
+            Err(text) if is_refusal(&text) => {
+                pd.safepoint().await.map(|now| now.max(safepoint + 1))
+            }
             told => told,
         }
     })?;

@@ -270,9 +270,13 @@ impl Registration {
 
 /// Whether PD has refused a safepoint, by the names that its versions give the reason.
 pub(crate) fn is_refusal(failure: &Failure) -> bool {
-    ["BehindTxnSafePoint", "DecreasingTxnSafePoint", "DecreasingGCSafePoint"]
-        .iter()
-        .any(|name| failure.contains(name))
+    [
+        "BehindTxnSafePoint",
+        "DecreasingTxnSafePoint",
+        "DecreasingGCSafePoint",
+    ]
+    .iter()
+    .any(|name| failure.contains(name))
         || failure.contains("safe point") && failure.contains("decreas")
         || failure.contains("behind the txn safe point")
 }
@@ -292,7 +296,10 @@ mod tests {
     #[test]
     fn refusals_are_known_by_their_names() {
         let cases = [
-            ("[PD:gc:ErrGCBarrierTSBehindTxnSafePoint]trying to set a GC barrier", true),
+            (
+                "[PD:gc:ErrGCBarrierTSBehindTxnSafePoint]trying to set a GC barrier",
+                true,
+            ),
             ("[PD:gc:ErrDecreasingTxnSafePoint]", true),
             ("Unknown: trying to decrease the txn safe point", true),
             ("PD did not answer in time", false),

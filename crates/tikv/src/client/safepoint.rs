@@ -255,7 +255,10 @@ mod tests {
         }
         let origin = Instant::now();
         let (mut covered, mut lost) = (0, 0);
-        for (is_new, seed) in [false, true].into_iter().flat_map(|is_new| (1..200).map(move |seed| (is_new, seed))) {
+        for (is_new, seed) in [false, true]
+            .into_iter()
+            .flat_map(|is_new| (1..200).map(move |seed| (is_new, seed)))
+        {
             let mut pd = FakePd::new(is_new);
             let mut state = seed * 0x9e37_79b9_7f4a_7c15_u64;
             let mut random = move |below: u64| {

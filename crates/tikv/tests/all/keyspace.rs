@@ -3,14 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Bound::{Included, Unbounded};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frond_kv::{Direction, Error, Operations, TreeId, TreeOptions};
 use frond_kv_testing::{Adds, Keyspace, number, to_bytes};
 use frond_tikv::{Cluster, ClusterOptions, Report, Snapshot, WriteSet};
-
 
 /// The tree of the counters.
 const CATALOG_TREE: TreeId = TreeId(0);
@@ -401,7 +400,10 @@ fn a_deployment_that_starts_when_the_safepoint_has_moved_knows_what_it_has_lost(
     .unwrap();
     let kept = late.stats().kept;
     assert!(kept.refusals == 1 && kept.lost_before >= moved_to && kept.from >= moved_to);
-    assert!(reports.lock().unwrap()[0].contains("PD has refused"), "{reports:?}");
+    assert!(
+        reports.lock().unwrap()[0].contains("PD has refused"),
+        "{reports:?}"
+    );
     // The past is lost, the present is not.
     create(&late, CATALOG_TREE);
     let tree = new_tree(&late);
@@ -413,7 +415,10 @@ fn a_deployment_that_starts_when_the_safepoint_has_moved_knows_what_it_has_lost(
     };
     let past = late.snapshot_at(stamp - (3600 << 32)).unwrap();
     let lost = past.get(tree, b"a");
-    assert!(matches!(lost, Err(Error::SnapshotLost { behind_ms }) if behind_ms > 0), "{lost:?}");
+    assert!(
+        matches!(lost, Err(Error::SnapshotLost { behind_ms }) if behind_ms > 0),
+        "{lost:?}"
+    );
     let now = late.snapshot_at(stamp).unwrap();
     assert_eq!(get(&now, tree, "a").as_deref(), Some("b"));
     // From here on its entry holds the safepoint.
@@ -565,7 +570,9 @@ fn operations_take_few_round_trips() {
         ("1,000 documents with 4 indexes", 5, &|| {
             insert(&names[1..], false, false)
         }),
-        ("the same, which are taken for new", 4, &|| insert(&more, false, true)),
+        ("the same, which are taken for new", 4, &|| {
+            insert(&more, false, true)
+        }),
         ("a document that is taken for new", 4, &|| {
             insert(&["b".to_owned()], true, true);
         }),
