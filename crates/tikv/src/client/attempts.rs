@@ -34,9 +34,9 @@ pub(crate) struct Attempts {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     AgainAfter(Duration),
-    /// The time of the operation is over, or the request would fail again. With the reason.
+    /// The time of the operation is over, or the request would fail again. The text has the last failure.
     GiveUp(String),
-    /// Nodes have ended or hang since they got the request: drivers must not repeat it either. With the reason.
+    /// Nodes have ended or hang since they got the request: drivers must not repeat it either. The text names the nodes.
     Withhold(String),
 }
 

@@ -15,7 +15,7 @@ impl Backoff {
         Backoff { next: first, max }
     }
 
-    /// The next pause.
+    /// The length of the next one, which raises that of the one after it.
     pub(crate) fn pause(&mut self) -> Duration {
         self.pause_with(rand::random())
     }

@@ -44,7 +44,7 @@ const REPLACE_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(crate) struct Current {
     pub(crate) client: TransactionClient,
-    /// Counts the clients.
+    /// The number of clients before it.
     pub(crate) generation: u64,
     /// The time limit of one of its requests.
     pub(crate) limit: Duration,
@@ -60,7 +60,7 @@ pub(crate) struct Clients {
     of_collector: tokio::sync::Mutex<Option<TransactionClient>>,
 }
 
-/// How to connect.
+/// The addresses and files that every client is connected with.
 #[derive(Clone)]
 struct Settings {
     addresses: Vec<String>,

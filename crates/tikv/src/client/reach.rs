@@ -37,7 +37,7 @@ const TRANSACTION_LIMITS: u32 = 8;
 /// It may take another second for so many bytes.
 const TRANSACTION_BYTES_PER_SECOND: usize = 256 << 10;
 
-/// What is sent, and until when.
+/// A request, and the time until which it is sent again.
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     /// A key of it, by which its peer is found.
@@ -52,7 +52,7 @@ struct Look {
     is_expired: bool,
     /// The time limit of its requests.
     limit: Duration,
-    /// Of its client.
+    /// The generation of the client that sent it.
     generation: u64,
 }
 
