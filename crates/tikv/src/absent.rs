@@ -27,6 +27,9 @@ macro_rules! methods {
 #[derive(Clone, Copy, Debug)]
 enum Never {}
 
+/// Keys with their values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 #[derive(Clone, Debug)]
 pub struct Cluster(Never);
 
@@ -45,7 +48,7 @@ methods! { Cluster {
     fn snapshot() -> Snapshot;
     fn snapshot_at(u64) -> Option<Snapshot>;
     fn get_latest(TreeId, &[u8]) -> Result<Option<Option<Vec<u8>>>>;
-    fn scan_latest(TreeId, &[u8], u32) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>>;
+    fn scan_latest(TreeId, &[u8], u32) -> Result<Option<Pairs>>;
     fn commit(WriteSet<Snapshot>) -> Result<Committed>;
     fn commit_without_lease(WriteSet<Snapshot>) -> Result<Committed>;
     fn begin_instance() -> Result<()>;

@@ -62,6 +62,7 @@ impl ClusterOptions {
     }
 }
 
+#[cfg(feature = "client")]
 impl ClusterOptions {
     /// The files of the authority, the certificate and its key, if all are given.
     pub(crate) fn tls_files(&self) -> Option<[PathBuf; 3]> {

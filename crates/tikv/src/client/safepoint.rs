@@ -260,7 +260,7 @@ mod tests {
             .flat_map(|is_new| (1..200).map(move |seed| (is_new, seed)))
         {
             let mut pd = FakePd::new(is_new);
-            let mut state = seed * 0x9e37_79b9_7f4a_7c15_u64;
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed);
             let mut random = move |below: u64| {
                 state ^= state << 13;
                 state ^= state >> 7;
