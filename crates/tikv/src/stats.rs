@@ -43,7 +43,7 @@ pub struct ClusterStats {
     pub unknown_outcomes: u64,
     /// Requests that were repeated.
     pub retries: u64,
-    /// How often all connections were made again, because they were stuck or needed another time limit.
+    /// The number of times that all connections were made again, because they were stuck or needed another time limit.
     pub reconnections: u64,
     /// The time limit of one request, in milliseconds. It grows while nodes are slow.
     pub limit_ms: u64,

@@ -35,7 +35,7 @@ fn commit_and_end(pd: &str, keys: &[Vec<u8>; 2], is_asynchronous: bool) {
     });
 }
 
-/// How many of the keys another client finds, once it may resolve their locks.
+/// The number of the keys that another client finds, once it may resolve their locks.
 fn found(pd: &str, keys: &[Vec<u8>; 2]) -> usize {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -151,12 +151,7 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Cluster::get_latest`].
-    pub fn scan_latest(
-        &self,
-        tree: TreeId,
-        prefix: &[u8],
-        limit: u32,
-    ) -> Result<Option<Pairs>> {
+    pub fn scan_latest(&self, tree: TreeId, prefix: &[u8], limit: u32) -> Result<Option<Pairs>> {
         let shared = &self.shared;
         if shared.is_counter(tree, prefix) || prefix.is_empty() {
             return Ok(None);

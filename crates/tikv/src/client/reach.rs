@@ -1,4 +1,4 @@
-//! How a request gets to its peer, again and again if that fails.
+//! Requests are sent to their peers, again and again if that fails.
 //!
 //! # Design
 //! ```text

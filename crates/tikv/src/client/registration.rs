@@ -28,7 +28,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for the removal of an entry.
 const END_MAX: Duration = Duration::from_secs(3);
-/// How often a waiting caller checks for interruption.
+/// The interval at which a waiting caller checks for interruption.
 const CHECK: Duration = Duration::from_millis(20);
 
 /// The entry of this server.
@@ -277,7 +277,7 @@ pub(crate) fn is_refusal(failure: &Failure) -> bool {
     ]
     .iter()
     .any(|name| failure.contains(name))
-        || failure.contains("safe point") && failure.contains("decreas")
+        || (failure.contains("safe point") && failure.contains("decreas"))
         || failure.contains("behind the txn safe point")
 }
 
