@@ -50,6 +50,9 @@ class Cluster:
         self.poison = poison
         self.region_keys = region_keys
         self.folder = folder or tempfile.mkdtemp(prefix="frond-cluster-")
+        self.choose_ports()
+
+    def choose_ports(self):
         self.first = int(os.environ.get("FROND_CLUSTER_PORTS") or 0) or free_ports()
         self.pd = f"127.0.0.1:{self.first}"
 
@@ -120,11 +123,17 @@ class Cluster:
         return int(leads["store"]["address"].rsplit(":", 1)[1]) - (self.first + 10) + 1
 
     def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
+        for is_last in (False, True):
+            try:
+                self.start()
+                break
+            except BaseException as error:
+                self.close()
+                if is_last or not isinstance(error, ServerError):
+                    raise
+                # Another program may have taken one of the ports since they were free.
+                self.choose_ports()
+                os.makedirs(self.folder, exist_ok=True)
         return self
 
     def __exit__(self, *_):

@@ -197,6 +197,15 @@ class ReplicaSet:
     def primary(self):
         return self.wait_for_primary()
 
+    def step_up(self, member):
+        """Makes a member the primary. An election may be lost on a busy machine, so it is repeated, as an operator would do."""
+
+        def leads():
+            member.command("replSetStepUp")
+            return member.hello()["isWritablePrimary"]
+
+        wait_until(f"member {member.number} leads", leads, passing=(PyMongoError,))
+
     @property
     def secondaries(self):
         primary = self.primary

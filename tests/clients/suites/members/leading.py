@@ -56,8 +56,7 @@ def a_secondary_steps_up(replica_set):
     with replica_set.connect() as client:
         for _ in range(2):
             for member in replica_set.secondaries:
-                equal(member.command("replSetStepUp")["ok"], 1.0)
-                assert replica_set.wait_for_primary() is member
+                replica_set.step_up(member)
                 client.leading.c.insert_one({})
                 replica_set.wait_until_steady()
         equal(replica_set.primary.command("replSetStepUp")["ok"], 1.0)

@@ -72,15 +72,13 @@ def it_leads_only_once_it_has_a_vote_and_a_priority(replica_set):
         replica_set.wait_until_steady()
         change(replica_set, member, votes=1, priority=1)
         wait_until("four voters", lambda: replica_set.primary.status()["votingMembersCount"] == 4)
-        stepped_up = wait_until("it stands", lambda: member.command("replSetStepUp"), passing=(PyMongoError,))
-        equal(stepped_up["ok"], 1.0)
-        assert replica_set.wait_for_primary() is member
+        replica_set.step_up(member)
         client.leading.c.insert_one({"_id": "by the new primary"})
         equal(client.leading.c.count_documents({"_id": {"$in": ["by a voter", "by the new primary"]}}), 2)
         replica_set.wait_until_steady()
         assert_same(replica_set)
         # It gives everything back.
-        old.command("replSetStepUp")
+        replica_set.step_up(old)
         replica_set.wait_until_steady()
         change(replica_set, member, votes=0, priority=0)
         wait_until("three voters", lambda: replica_set.primary.status()["votingMembersCount"] == 3)
