@@ -381,7 +381,11 @@ impl<R: Runtime> Inner<R> {
 
     pub async fn step_up(&self) -> Result<()> {
         let role = self.role();
-        let leader = role.leader.filter(|leader| *leader != self.shared.id());
+        if role.leader == Some(self.shared.id()) {
+            // Another election would only take the office from it.
+            return Ok(());
+        }
+        let leader = role.leader;
         if let Some((leader, peer)) = leader.and_then(|id| Some((id, role.members.peers.get(&id)?)))
         {
             let request = message::encode_step_up(leader);

@@ -64,22 +64,19 @@ fn stand_for_election(set: &Replication) -> Result<DocBuf> {
         ));
     }
     let until = Instant::now() + ELECTION;
-    let mut stood = consensus.stand(Cause::StepUp)?;
-    loop {
-        stood.map_err(|error| {
-            let reason = format!("Election failed: {}", refusal(&error).message());
-            Error::new(ErrorCode::CommandFailed, reason)
-        })?;
-        let now = Instant::now();
-        if wait_for_office(set, until.min(now + ATTEMPT)) {
-            return Ok(DocBuf::new());
-        }
+    consensus.stand(Cause::StepUp)?.map_err(|error| {
+        let reason = format!("Election failed: {}", refusal(&error).message());
+        Error::new(ErrorCode::CommandFailed, reason)
+    })?;
+    while !wait_for_office(set, until.min(Instant::now() + ATTEMPT)) {
         if Instant::now() >= until {
             return Err(Error::new(ErrorCode::CommandFailed, "Election failed."));
         }
-        // The votes were split, or the primary's hand-over was lost.
-        stood = consensus.stand(Cause::StepUp)?;
+        // The votes were split, or the primary's hand-over was lost. A member that was elected and is not the primary yet goes on. An
+        // error is that of a change of the primary, which the next attempt meets no more.
+        let _ = consensus.stand(Cause::StepUp)?;
     }
+    Ok(DocBuf::new())
 }
 
 /// Returns whether this member is the primary before `until`.
