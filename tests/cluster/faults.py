@@ -44,7 +44,7 @@ class Writer:
             except PyMongoError as error:
                 # The outcome may be unknown, and the next insert has another key.
                 self.problems.append(repr(error))
-                time.sleep(0.05)
+                self.stop.wait(0.05)
 
     def end(self):
         self.stop.set()
@@ -158,9 +158,9 @@ def servers_go_on_with_a_pd_that_is_slow():
             # It runs for a sixth of the time.
             while not stop.is_set():
                 os.kill(pd, signal.SIGSTOP)
-                time.sleep(0.25)
+                stop.wait(0.25)
                 os.kill(pd, signal.SIGCONT)
-                time.sleep(0.05)
+                stop.wait(0.05)
 
         with MongoClient(servers.uri) as client:
             client.faults.c.create_index("n")

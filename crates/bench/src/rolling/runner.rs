@@ -20,7 +20,7 @@ use frond_client::{Collection, Result};
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
 
-/// The timeline scales its points to this number of documents. A run of several minutes inserts about as many.
+/// A run of several minutes inserts about this many documents. The timeline scales its points to that.
 const EXPECTED: u64 = 20_000_000;
 
 /// Between two counts of the backlog.

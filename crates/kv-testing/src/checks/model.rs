@@ -156,7 +156,7 @@ pub fn a_random_history_agrees_with_a_model<E: Engine>(keyspace: &Keyspace<E>) {
     history(keyspace, Random::new(7, false), COMMITS);
 }
 
-/// The same with keys of some kilobytes, many of which begin with the same bytes.
+/// Checks keys of several kilobytes, many of which share their first bytes, in the same way.
 pub fn a_random_history_of_long_keys_agrees_with_a_model<E: Engine>(keyspace: &Keyspace<E>) {
     history(keyspace, Random::new(39, true), LONG_COMMITS);
 }

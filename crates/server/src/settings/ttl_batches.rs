@@ -21,14 +21,15 @@ pub struct TtlBatches {
     pub threads_max: u64,
 }
 
-/// The backlog that a thread is added for is as old as this many pauses of the monitor, but not younger than so many seconds.
+/// The monitor adds a thread each time the backlog gets older by this many of its pauses.
 const PAUSES_OF_A_THREAD: u64 = 2;
+/// It adds none sooner than this, so that short pauses do not start threads at once.
 const SECONDS_OF_A_THREAD_MIN: u64 = 10;
 
 impl TtlBatches {
-    /// The threads for an index whose oldest document expired so many seconds ago. Clients that write faster than documents are
-    /// deleted leave the monitor the less of the machine the more of them there are; more threads get a greater part of it. A
-    /// share below 100 percent is meant to bound the work.
+    /// Returns the number of threads for an index, by the age of its oldest expired document. The scheduler divides processor time
+    /// among threads, so one thread falls behind busy clients, and several get a larger part. An operator who sets a share below
+    /// 100 percent bounds the work, so a single thread has to do.
     pub fn threads(&self, oldest_expired_secs: u64, sleep_secs: u64) -> usize {
         if self.share < 100 || !self.enabled {
             return 1;

@@ -59,7 +59,7 @@ struct Space {
     search_bytes: u64,
 }
 
-/// Space of a tree with about so many entries, the number of which only matters in a cluster. Data that no checkpoint has written counts with
+/// Returns the space of a tree. Only a cluster uses the number of entries, for its estimate. Data that no checkpoint has written counts with
 /// its size in memory and in the log, which is larger than its compressed size in the data file.
 fn space(engine: &Engine, tree: TreeId, entries: u64) -> Space {
     if let Some(cluster) = engine.cluster() {

@@ -1,4 +1,4 @@
-//! Deleting everything in a range of keys at once: all documents of a collection, or those of whole partitions.
+//! Deletes all documents of a collection or of whole partitions at once.
 //!
 //! A range delete in each tree takes the place of messages for each document and each of its index entries. It is blind: a document
 //! that another writer inserts meanwhile could lose its place and keep its entries. Therefore it is committed under the gate of the
@@ -20,7 +20,7 @@ use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::record_layout::PartitionId;
 
-/// Fewer documents of a collection or of a partition are deleted one by one.
+/// A collection or partition with fewer documents is emptied one document at a time.
 const DOCUMENTS_MIN: i64 = 10_000;
 
 /// The documents that a filter selects completely.
@@ -36,6 +36,10 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine; `NotWritablePrimary` (10107) and others of changes of the catalog.
     pub(crate) fn delete_at_once(&self, ns: &Namespace, filter: &Filter) -> Result<u64> {
+        // Most deletes are of few documents: they need no snapshot here.
+        if !(self.collection(ns)).is_some_and(|collection| may_select(&collection, filter)) {
+            return Ok(0);
+        }
         let Some((collection, snapshot)) = self.read(ns)? else {
             return Ok(0);
         };
@@ -105,6 +109,12 @@ impl Catalog {
         collection.count(Counts::default() - deleted);
         Ok(u64::try_from(deleted.documents).unwrap_or(0))
     }
+}
+
+/// Returns whether [`selected`] can find anything, by what is in memory.
+fn may_select(collection: &Collection, filter: &Filter) -> bool {
+    collection.counts().documents >= DOCUMENTS_MIN
+        && (filter.is_empty() || collection.partitions().is_some())
 }
 
 /// The collection or its partitions that a filter selects completely, if they have many documents.

@@ -318,7 +318,7 @@ impl Expiry<'_> {
         })
     }
 
-    /// Commits the deletion of documents with some of the keys, as many as a commit takes. Returns the position behind the last key that was reached, and the
+    /// Deletes as many of the wanted documents as one commit takes. Returns the position behind the last key that was reached, and the
     /// number of documents or the reason why nothing was committed. `None` if the collection's definition changed meanwhile.
     fn commit(
         &self,

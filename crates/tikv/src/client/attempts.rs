@@ -127,7 +127,7 @@ mod tests {
             pause(attempts.after(Fault::Connection, "broken", MINUTE)) >= PAUSE_AFTER_BREAK / 2
         );
         for _ in 0..50 {
-            // The same node again is no further one.
+            // A node that fails again counts once.
             attempts.note_lost("10.0.0.1:20160");
             pause(attempts.after(Fault::Connection, "refused", MINUTE));
         }

@@ -20,7 +20,7 @@ impl Backoff {
         self.pause_with(rand::random())
     }
 
-    /// The same with a random number from 0 to 1.
+    /// Returns the next pause for a given random number from 0 to 1.
     fn pause_with(&mut self, random: f64) -> Duration {
         let longest = self.next.min(self.max);
         self.next = longest * 2;

@@ -298,7 +298,7 @@ impl Cluster {
         Ok(entries)
     }
 
-    /// About how much space a tree takes that has about so many rows. It may be some seconds old.
+    /// Estimates the space of a tree from its number of rows. The estimate may be some seconds old.
     ///
     /// # Errors
     /// [`frond_kv::Error::Unavailable`].

@@ -24,18 +24,18 @@ use crate::client::value::{whole, whole_of_long, with_tail};
 
 /// A write set that is not based on a snapshot is tried so often.
 const BLIND_ATTEMPTS_MAX: u32 = 200;
-/// Range deletes of write sets with nothing else are committed in parts of so many keys.
+/// Range deletes of write sets with nothing else are committed in parts of this many keys.
 const DELETES_AT_ONCE: usize = 1000;
-/// Fewer keys if they have so many bytes together.
+/// A part ends earlier when its keys reach this many bytes.
 const DELETE_BYTES_AT_ONCE: usize = 8 << 20;
-/// A range delete beside other operations may remove so many keys.
+/// A range delete beside other operations removes at most this many keys.
 const DELETES_MAX: usize = 20_000;
-/// The keys that it removes may have so many bytes.
+/// These keys, long ones included, have at most this many bytes: they are in memory until the commit.
 const WHOLE_KEYS_BYTES_MAX: usize = 160 << 20;
+/// In their stored form they have at most this many bytes. The client library sends all keys of a transaction with each of its batches.
+const STORED_KEYS_BYTES_MAX: usize = 4 << 20;
 /// Long keys that are read with one request when a range is deleted.
 const LONG_KEYS_AT_ONCE: usize = 64;
-/// The bytes of their keys. The client library sends all keys of a transaction with each of its batches.
-const STORED_KEYS_BYTES_MAX: usize = 4 << 20;
 /// Parts of large values that are written with one transaction.
 const PARTS_AT_ONCE: usize = 8;
 /// The longest wait of a commit for locks of other transactions.

@@ -129,7 +129,7 @@ impl Connection {
         self.read_at(kind, None, request)
     }
 
-    /// The same with a key of the request, so that an error can name the node.
+    /// Reads as [`Connection::read`] does. With a key of the request, an error names the node.
     pub(crate) fn read_at<T, F, W>(&self, kind: Kind, key: Option<Vec<u8>>, work: F) -> Result<T>
     where
         T: Send + 'static,

@@ -1,6 +1,6 @@
-//! Keys that are longer than TiKV takes them.
+//! Storage of keys that exceed TiKV's limit.
 //!
-//! A key of more bytes than fit is *long*. Its first bytes, as many as fit, are its *head*, the others its *tail*. It is stored as
+//! Such a key is called *long*. This module splits it into a *head*, which has as many bytes as fit, and a *tail*. It is stored as
 //!
 //! | head | `0` | SHA-256 of the tail |
 //! | --- | --- | --- |
