@@ -37,15 +37,16 @@ impl Catalog {
     /// Errors of the engine; `NotWritablePrimary` (10107) and others of changes of the catalog.
     pub(crate) fn delete_at_once(&self, ns: &Namespace, filter: &Filter) -> Result<u64> {
         // Most deletes are of few documents: they need no snapshot here.
-        if !(self.collection(ns)).is_some_and(|collection| may_select(&collection, filter)) {
+        let may_empty = |collection: Arc<Collection>| {
+            self.has_no_followers(&collection) && may_select(&collection, filter)
+        };
+        if !self.collection(ns).is_some_and(may_empty) {
             return Ok(0);
         }
         let Some((collection, snapshot)) = self.read(ns)? else {
             return Ok(0);
         };
-        if !self.has_no_followers(&collection)
-            || selected(&collection, &snapshot, filter)?.is_none()
-        {
+        if selected(&collection, &snapshot, filter)?.is_none() {
             return Ok(0);
         }
         drop((collection, snapshot));
