@@ -82,12 +82,13 @@ def client(uri, which, number, seconds, reports, start):
         operation(database, source, number)
         start.wait()
         done, latencies = 0, []
+        busy = time.process_time()
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             began = time.monotonic()
             done += operation(database, source, number)
             latencies.append(time.monotonic() - began)
-        reports.put((done, latencies))
+        reports.put((done, latencies, time.process_time() - busy))
 
 
 # Each commit waits for an answer three times: for the first phase, a timestamp, and the second phase of the first key.
@@ -148,6 +149,7 @@ def measure(servers, nodes, which, clients, seconds, idle):
         "trips_by_kind": {kind: round(trips[kind] / len(latencies), 2) for kind in KINDS} if clients == 1 else None,
         "server_us": round((after[0] - before[0]) / done * 1e6, 1),
         "node_us": round((after[1] - before[1]) / done * 1e6, 1),
+        "client_us": round(sum(result[2] for result in results) / done * 1e6, 1),
         "keys_written": written,
         "keys_read": read,
     }
