@@ -1,6 +1,7 @@
 """The bank of tests/clients over two servers, while nodes of the store, servers and PD are killed.
 
-From the environment: MINUTES (5), SEED, NODES. Every 10 s a server is killed and started again, every 20 s a node, and PD twice. With
+From the environment: MINUTES (5), SEED, NODES. Every 10 s a server is killed and started again, every 20 s a node is killed or hangs for some
+seconds, and PD is restarted two times, or every three minutes. All nodes are never killed at once: the test cluster's store loses locks then (cluster/README.md). With
 NODES=lose a node is killed in the middle instead, and stays away. Money is neither lost nor made, what was acknowledged is there, and
 no pause of the clients is longer than a bound.
 """
@@ -29,7 +30,9 @@ SEED = int(os.environ.get("SEED") or time.time_ns() % 1_000_000)
 LOSES_A_NODE = os.environ.get("NODES") == "lose"
 PAUSE_MAX = 30
 PROCESSES, WRITERS, READERS, VISITORS = 2, 8, 2, 1
-NODE_EVERY, SERVER_EVERY, PD_KILLS = 20, 10, 2
+NODE_EVERY, SERVER_EVERY, PD_KILLS, PD_EVERY = 20, 10, 2, 180
+# A hung node loses its leaderships after 5 to 10 s, so some of these times are shorter and some are longer.
+HANGS = (0.5, 12)
 
 
 class Pauses:
@@ -85,6 +88,12 @@ def disturb(cluster, servers, source, until, problems, killed):
 
     def node():
         number = source.randrange(1, cluster.nodes + 1)
+        if source.random() < 0.5:
+            killed.append((f"node {number} hangs", time.monotonic()))
+            cluster.hang_node(number)
+            time.sleep(source.uniform(*HANGS))
+            cluster.resume_node(number)
+            return
         killed.append((f"node {number}", time.monotonic()))
         cluster.kill_node(number)
         time.sleep(3)
@@ -115,7 +124,7 @@ def disturb(cluster, servers, source, until, problems, killed):
         cluster.kill_node(number)
 
     nodes = (SECONDS / 2, lose_a_node) if LOSES_A_NODE else (NODE_EVERY, node)
-    jobs = [nodes, (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), pd)]
+    jobs = [nodes, (SERVER_EVERY, server), (min(SECONDS / (PD_KILLS + 1), PD_EVERY), pd)]
     threads = [threading.Thread(target=repeat, args=job) for job in jobs]
     for thread in threads:
         thread.start()
