@@ -193,6 +193,10 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             if let Some(ticket) = executor.try_ticket(admission, owner) {
                 return Ok(Some(ticket));
             }
+        } else if self.request.finds_by_id()
+            && let Some(ticket) = executor.try_ticket(AdmissionClass::Lookup, owner)
+        {
+            return Ok(Some(ticket));
         }
         let owner = owner.clone();
         let has_begun = self.is_shown;
@@ -464,6 +468,9 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         *waiting_cursor = None;
         if known.spec.admission == Some(AdmissionClass::Read) {
             context.waiting = limits.waiting();
+            // Others may wait for what a transaction holds.
+            let is_alone = statement.is_none();
+            context.others_first = is_alone.then(|| server.execution.others_first.clone());
         }
         let mut cx = Context {
             noting,
@@ -595,11 +602,12 @@ fn run_in(
         request.db,
         context,
         cluster_time,
-        || match known.spec.admission {
-            Some(AdmissionClass::Read | AdmissionClass::Write) => {
-                limits.interrupt(shared.time_limit).run(run)
-            }
-            _ => run(),
+        || {
+            let only_schema = !matches!(
+                known.spec.admission,
+                Some(AdmissionClass::Read | AdmissionClass::Write)
+            );
+            limits.interrupt(shared.time_limit, only_schema).run(run)
         },
     )
 }
