@@ -116,6 +116,16 @@ impl Interrupt {
         run_with(None, part)
     }
 
+    /// Runs a part of a change of the schema that comes before it begins: all waits can be interrupted.
+    pub fn before_change<T>(part: impl FnOnce() -> T) -> T {
+        let current = CURRENT.with_borrow(Clone::clone);
+        let all = current.map(|current| Interrupt {
+            only_schema: false,
+            ..current
+        });
+        run_with(all, part)
+    }
+
     /// Fails if the operation on this thread is interrupted.
     ///
     /// # Errors
@@ -324,6 +334,8 @@ mod tests {
             assert_eq!(waits.get(), Some("the journal"));
             assert!(Interrupt::check_current().is_ok());
             assert_eq!(Interrupt::current_deadline(), None);
+            let refused = Interrupt::before_change(|| Wait::begin(WaitFor::Memtable).err());
+            assert!(refused.is_some());
         });
     }
 

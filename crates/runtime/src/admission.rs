@@ -72,7 +72,7 @@ impl AdmissionClass {
     ];
 
     /// The number of its tickets for commands that turned out to be long.
-    fn long_tickets(self) -> usize {
+    pub fn long_tickets(self) -> usize {
         match self {
             AdmissionClass::Read | AdmissionClass::Write | AdmissionClass::Transaction => 80,
             // All of them are long, or none.

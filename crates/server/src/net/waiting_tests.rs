@@ -19,6 +19,8 @@ use crate::sessions::SessionId;
 use crate::testing::{HookedDisk, PATIENCE, TestServer, wait_for, wait_until};
 use frond_runtime::AdmissionClass;
 
+mod long_reads;
+
 /// The files whose writes and syncs wait.
 #[derive(Default)]
 struct Gate {

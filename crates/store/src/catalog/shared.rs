@@ -26,7 +26,9 @@ use super::{
 use crate::coordination::cluster::{Closing, Done, NoReload, SETTLE_PAUSE, State, TAILS_PAUSE};
 use crate::coordination::{Cluster, Coordination, ServerInfo};
 use frond_storage::error::{Result, Unannounced};
-use frond_storage::keyspace::{Interrupt, Snapshot, TreeId, ValueRef, Wait, WaitFor, WriteSet};
+use frond_storage::keyspace::{
+    EngineError, Interrupt, Snapshot, TreeId, ValueRef, Wait, WaitFor, WriteSet,
+};
 use frond_storage::namespace::Namespace;
 
 /// The time between two looks at the state while gates are closed.
@@ -100,8 +102,12 @@ impl CatalogState {
     /// # Errors
     /// With other servers: `NotWritablePrimary` (10107), errors of the engine.
     pub(super) fn lock_changes(&self) -> Result<Changing<'_>> {
-        // The commit tells what is wrong.
-        let _ = self.engine.await_room();
+        // The commit tells what else is wrong.
+        if let Err(error @ EngineError::Interrupted { .. }) =
+            Interrupt::before_change(|| self.engine.await_room())
+        {
+            return Err(error.into());
+        }
         let own = Some(Wait::for_lock(&self.changing, WaitFor::Schema)?);
         let state = self;
         let Some((cluster, version)) = self.coordination.acquire()? else {
