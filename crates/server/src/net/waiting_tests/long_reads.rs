@@ -2,17 +2,8 @@
 
 use super::*;
 
-/// Documents of `long`.
-const DOCUMENTS: i32 = 1000;
-
-/// A read that takes minutes for each of a few documents.
-fn long_read() -> DocBuf {
-    let numbers = doc! {"$range": [0, 1_000_000]};
-    let sum = doc! {"$reduce": {
-        "input": &numbers, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
-    }};
-    doc! {"find": "long", "filter": {"$expr": {"$eq": [&sum, -1]}}}
-}
+/// Documents of `scanned`.
+const DOCUMENTS: i32 = 20_000;
 
 fn batch_len(reply: &DocBuf) -> usize {
     let batch = reply.get_doc("cursor").unwrap().get_array("firstBatch");
@@ -24,9 +15,9 @@ fn batch_len(reply: &DocBuf) -> usize {
 async fn more_long_reads_than_tickets_keep_no_other_waiting() {
     let served = Served::new();
     let mut client = served.connect();
-    let mut insert = doc! {"insert": "long"};
+    let mut insert = doc! {"insert": "scanned"};
     insert.push_array("documents", |documents| {
-        (0..DOCUMENTS).for_each(|id| documents.push(&*doc! {"_id": id}));
+        (0..DOCUMENTS).for_each(|id| documents.push(&*doc! {"_id": id, "a": id % 7}));
     });
     client.run(&insert);
     let class = AdmissionClass::Read;
@@ -34,34 +25,36 @@ async fn more_long_reads_than_tickets_keep_no_other_waiting() {
     let mut readers: Vec<_> = (0..all)
         .map(|_| {
             let mut reader = served.connect();
-            reader.send(&long_read());
+            reader.send(&endless_scan("scanned"));
             reader
         })
         .collect();
     // Some of them have to wait for a ticket.
-    let waiting = served.until_waiting("long", 1);
+    let waiting = served.until_waiting("scanned", 1);
     assert_eq!(waiting[0].get_str("waitingFor"), Some("a read ticket"));
     for _ in 0..3 {
         for command in [
-            doc! {"find": "long", "filter": {"_id": 1}},
-            doc! {"find": "long", "limit": 1},
-            doc! {"aggregate": "long", "pipeline": [{"$limit": 1}], "cursor": {}},
+            doc! {"find": "scanned", "filter": {"_id": 1}},
+            doc! {"find": "scanned", "limit": 1},
+            doc! {"aggregate": "scanned", "pipeline": [{"$limit": 1}], "cursor": {}},
         ] {
             assert_eq!(batch_len(&client.run(&command)), 1, "{command:?}");
         }
     }
     assert!(readers.iter().all(|reader| !reader.is_answered()));
-    // Those that wait are not only the ones that came last: the others let them go first.
-    let first = readers[0].0.local_addr().unwrap().to_string();
-    let is_first = |operation: &DocBuf| operation.get_str("client") == Some(first.as_str());
-    let waits = wait_for("the first read that waits", || {
-        served.waiting("long").into_iter().find(is_first)
+    // Also those that have scanned already let others go first. One that waits to go on ends when it is killed.
+    let has_begun = |operation: &DocBuf| operation.contains_key("planSummary");
+    let waits = wait_for("a read that waits to go on", || {
+        served.waiting("scanned").into_iter().find(has_begun)
     });
     assert_eq!(waits.get_str("waitingFor"), Some("a read ticket"));
-    // A read that waits to go on ends when it is killed.
     let id = waits.get_i64("opid").unwrap();
     client.run(&doc! {"killOp": 1, "op": id});
-    assert_eq!(readers[0].receive().get_i32("code"), Some(11601));
+    let reader = readers.iter_mut().find(|reader| {
+        let address = reader.0.local_addr().unwrap().to_string();
+        waits.get_str("client") == Some(address.as_str())
+    });
+    reader.unwrap().receive_end_of_scan();
     // The others end some time after their clients.
     drop(readers);
     let executor = &served.test.server.execution.executor;
