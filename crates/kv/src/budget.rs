@@ -215,13 +215,20 @@ impl MemoryBudget {
         self.reserve(purpose, wanted.min(free as usize).max(least))
     }
 
+    /// What counts the reservations of a part; `None` for connections, to which the page cache gives way for as long as they are open:
+    /// what they take is not missing where clients compute.
+    fn part(&self, purpose: MemoryUse) -> Option<&AtomicU64> {
+        match purpose {
+            MemoryUse::Connections => None,
+            engine if engine.is_engine() => Some(&self.counts.engine),
+            _ => Some(&self.counts.clients),
+        }
+    }
+
     fn add(&self, purpose: MemoryUse, bytes: usize) {
-        let part = if purpose.is_engine() {
-            &self.counts.engine
-        } else {
-            &self.counts.clients
-        };
-        let now = part.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        let now = self.part(purpose).map_or(0, |part| {
+            part.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64
+        });
         self.counts.by_use[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
         if purpose.is_engine() {
             self.counts.recent.fetch_max(now, Ordering::Relaxed);
@@ -284,12 +291,9 @@ impl MemoryBudget {
     }
 
     fn remove(&self, purpose: MemoryUse, bytes: usize) {
-        let part = if purpose.is_engine() {
-            &self.counts.engine
-        } else {
-            &self.counts.clients
-        };
-        part.fetch_sub(bytes as u64, Ordering::Relaxed);
+        if let Some(part) = self.part(purpose) {
+            part.fetch_sub(bytes as u64, Ordering::Relaxed);
+        }
         self.counts.by_use[purpose as usize].fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
@@ -316,7 +320,8 @@ impl MemoryBudget {
     /// The clients' part and what the page cache can spare, if the engine needs so much beside that; or less than their
     /// part if it needs more than its own.
     fn client_room(&self, needed: u64) -> u64 {
-        let needed = needed + self.bytes() / CACHE_SHARE_MIN;
+        let connections = self.used(MemoryUse::Connections);
+        let needed = needed + connections + self.bytes() / CACHE_SHARE_MIN;
         let own = self.counts.client_bytes;
         match self.bytes().checked_sub(needed) {
             Some(spare) => own.saturating_add(spare / CLIENT_COST),
@@ -371,7 +376,8 @@ impl MemoryBudget {
     pub fn for_cache(&self) -> u64 {
         let recent = self.counts.recent.load(Ordering::Relaxed);
         let clients = self.clients().saturating_mul(CLIENT_COST);
-        let others = self.pinned() + self.engine().max(recent) + clients;
+        let connections = self.used(MemoryUse::Connections);
+        let others = self.pinned() + self.engine().max(recent) + clients + connections;
         let rest = self.bytes().saturating_sub(others);
         rest.max(self.bytes() / CACHE_SHARE_MIN)
     }
@@ -526,6 +532,23 @@ mod tests {
         assert_eq!((budget.for_cache(), budget.free()), (8 << 20, 65 << 20));
         sort.shrink(500 * MIB);
         assert_eq!(budget.for_cache(), 64 << 20);
+    }
+
+    #[test]
+    fn the_cache_gives_way_to_connections_before_clients_do() {
+        let budget = MemoryBudget::new(64 * MIB, 26 * MIB, 100 * MIB);
+        let mut connections = budget.reserve(MemoryUse::Connections, 20 * MIB);
+        assert_eq!(budget.for_cache(), 44 << 20);
+        assert_eq!(budget.free(), 105 << 20, "and half of 10 MiB");
+        connections.grow(20 * MIB);
+        assert_eq!(budget.for_cache(), 24 << 20);
+        assert_eq!(
+            budget.free(),
+            90 << 20,
+            "they have taken 10 MiB of the clients' part"
+        );
+        drop(connections);
+        assert_eq!(budget.free(), 115 << 20);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! A commit may have to wait: for room in a memtable, for the log, for space on the disk, for the end of a transaction, or
 //! for the lock of a commit that does. An operation that can be interrupted says so with [`Interrupt::run`] on its thread, and whatever it calls
 //! there observes it wherever it waits. A commit that gives up has not taken place.
+//!
+//! A change of the schema may have to undo a part of its work, so it can be interrupted only before it begins, while it waits for other
+//! changes and for the writers of its collections ([`Interrupt::only_schema`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -29,6 +32,8 @@ pub struct Interrupt {
     pub abandoned: Option<Arc<AtomicBool>>,
     /// When its time is over.
     pub deadline: Option<Instant>,
+    /// Whether it ends only waits for [`WaitFor::Schema`].
+    pub only_schema: bool,
     /// Its wait at present, for statistics.
     pub waits: Arc<Waits>,
 }
@@ -54,10 +59,15 @@ pub enum WaitFor {
     Disk = 4,
     /// The end of an open transaction.
     Transaction = 5,
+    /// Another change of the schema, or the writers of a collection whose schema is to change.
+    Schema = 6,
+    /// Other operations, which go first because this one has run for long.
+    Ticket = 7,
 }
 
 impl WaitFor {
-    const COUNT: usize = 5;
+    /// The number of reasons.
+    pub const COUNT: usize = 7;
 }
 
 impl Waits {
@@ -69,12 +79,14 @@ impl Waits {
             3 => "the journal",
             4 => "space on the disk",
             5 => "an open transaction",
+            6 => "the schema of a collection",
+            7 => "a read ticket",
             _ => return None,
         })
     }
 
     /// The times that it has waited since the last call: for other commits, a memtable, the journal, space on the disk, a
-    /// transaction.
+    /// transaction, the schema, a ticket.
     pub fn take(&self) -> [Duration; WaitFor::COUNT] {
         self.micros.each_ref().map(|micros| {
             // Only the operation itself adds to them.
@@ -104,17 +116,33 @@ impl Interrupt {
         run_with(None, part)
     }
 
+    /// Runs a part of a change of the schema that comes before it begins: all waits can be interrupted.
+    pub fn before_change<T>(part: impl FnOnce() -> T) -> T {
+        let current = CURRENT.with_borrow(Clone::clone);
+        let all = current.map(|current| Interrupt {
+            only_schema: false,
+            ..current
+        });
+        run_with(all, part)
+    }
+
     /// Fails if the operation on this thread is interrupted.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
     pub fn check_current() -> Result<()> {
-        CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), Interrupt::check))
+        CURRENT.with_borrow(|current| match current {
+            Some(interrupt) if !interrupt.only_schema => interrupt.check(),
+            _ => Ok(()),
+        })
     }
 
     /// When the time of the operation on this thread is over.
     pub fn current_deadline() -> Option<Instant> {
-        CURRENT.with_borrow(|current| current.as_ref().and_then(|current| current.deadline))
+        CURRENT.with_borrow(|current| match current {
+            Some(interrupt) if !interrupt.only_schema => interrupt.deadline,
+            _ => None,
+        })
     }
 
     fn check(&self) -> Result<()> {
@@ -144,7 +172,11 @@ fn run_with<T>(interrupt: Option<Interrupt>, operation: impl FnOnce() -> T) -> T
 
 /// A wait of the operation on this thread.
 #[derive(Debug)]
-pub struct Wait(Option<(Interrupt, WaitFor, Instant)>);
+pub struct Wait {
+    shown: Option<(Interrupt, WaitFor, Instant)>,
+    /// Whether the operation ends it.
+    ends: bool,
+}
 
 impl Wait {
     /// Begins a wait.
@@ -153,13 +185,46 @@ impl Wait {
     /// [`Error::Interrupted`].
     pub fn begin(what: WaitFor) -> Result<Wait> {
         let current = CURRENT.with_borrow(Clone::clone);
+        let mut ends = false;
         if let Some(interrupt) = &current {
-            interrupt.check()?;
+            ends = !interrupt.only_schema || what == WaitFor::Schema;
+            if ends {
+                interrupt.check()?;
+            }
             interrupt.waits.now.store(what as u8, Ordering::Relaxed);
         }
-        Ok(Wait(
-            current.map(|interrupt| (interrupt, what, Instant::now())),
-        ))
+        Ok(Wait {
+            shown: current.map(|interrupt| (interrupt, what, Instant::now())),
+            ends,
+        })
+    }
+
+    /// Fails if the operation ends the wait.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn check(&self) -> Result<()> {
+        match self.ending() {
+            Some(interrupt) => interrupt.check(),
+            None => Ok(()),
+        }
+    }
+
+    fn ending(&self) -> Option<&Interrupt> {
+        (self.shown.as_ref().filter(|_| self.ends)).map(|(interrupt, ..)| interrupt)
+    }
+
+    /// Calls `attempt` with the longest time that it may wait, until it has a result.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn until<T>(&self, mut attempt: impl FnMut(Duration) -> Option<T>) -> Result<T> {
+        loop {
+            if let Some(result) = attempt(CHECK) {
+                return Ok(result);
+            }
+            self.check()?;
+        }
     }
 
     /// Locks what others may hold for long.
@@ -171,14 +236,9 @@ impl Wait {
             return Ok(guard);
         }
         let wait = Wait::begin(what)?;
-        let Some((interrupt, ..)) = &wait.0 else {
-            return Ok(mutex.lock());
-        };
-        loop {
-            if let Some(guard) = mutex.try_lock_for(CHECK) {
-                return Ok(guard);
-            }
-            interrupt.check()?;
+        match wait.ends {
+            true => wait.until(|time| mutex.try_lock_for(time)),
+            false => Ok(mutex.lock()),
         }
     }
 
@@ -187,9 +247,9 @@ impl Wait {
     /// # Errors
     /// [`Error::Interrupted`].
     pub fn on<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>) -> Result<()> {
-        match &self.0 {
+        match self.ending() {
             None => condition.wait(guard),
-            Some((interrupt, ..)) => {
+            Some(interrupt) => {
                 condition.wait_for(guard, CHECK);
                 interrupt.check()?;
             }
@@ -200,7 +260,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some((interrupt, what, began)) = &self.0 {
+        if let Some((interrupt, what, began)) = &self.shown {
             interrupt.waits.add(*what, began.elapsed());
             interrupt.waits.now.store(0, Ordering::Relaxed);
         }
@@ -253,6 +313,30 @@ mod tests {
             "outside of the operation"
         );
         drop(guard);
+    }
+
+    #[test]
+    fn a_change_of_the_schema_is_interrupted_only_before_it_begins() {
+        let change = Interrupt {
+            only_schema: true,
+            deadline: Some(Instant::now()),
+            ..Interrupt::default()
+        };
+        let waits = change.waits.clone();
+        change.run(|| {
+            let refused = Wait::begin(WaitFor::Schema).err();
+            assert!(matches!(
+                refused,
+                Some(Error::Interrupted { timed_out: true })
+            ));
+            let journal = Wait::begin(WaitFor::Log).expect("its commit is not interrupted");
+            assert!(journal.check().is_ok());
+            assert_eq!(waits.get(), Some("the journal"));
+            assert!(Interrupt::check_current().is_ok());
+            assert_eq!(Interrupt::current_deadline(), None);
+            let refused = Interrupt::before_change(|| Wait::begin(WaitFor::Memtable).err());
+            assert!(refused.is_some());
+        });
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! Long commands must not keep short ones waiting. While a command waits for a ticket, those that have held theirs for a
 //! while exchange it for a ticket of a second, equally large set. A command that only waits for its JavaScript worker process
-//! continues without a ticket then.
+//! continues without a ticket then. When the second set is in use as well, long reads let others go first ([`yielding`]). And a find by
+//! `_id` that finds no ticket takes one of a few others, which only such finds use.
 //!
 //! One user's commands must not keep those of others waiting: a fifth of the tickets of each kind is left to other users. Without
 //! logins all commands are those of one user, who may have all tickets.
@@ -28,6 +29,10 @@ use tokio::task::JoinHandle;
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::pool::Pool;
+
+mod yielding;
+
+use yielding::{RETURNING_MAX, YIELDED_MAX};
 
 /// The most commands that wait on their threads for memory, without a ticket.
 pub const MEMORY_WAITS_MAX: usize = 128;
@@ -53,22 +58,25 @@ pub enum AdmissionClass {
     /// Statements of transactions that found no ticket of another class: it may be held by writers that wait for
     /// these very transactions.
     Transaction,
+    /// Finds by `_id` that found no ticket of another class: it may be held by long reads.
+    Lookup,
 }
 
 impl AdmissionClass {
-    const ALL: [AdmissionClass; 4] = [
+    const ALL: [AdmissionClass; 5] = [
         AdmissionClass::Read,
         AdmissionClass::Write,
         AdmissionClass::Maintenance,
         AdmissionClass::Transaction,
+        AdmissionClass::Lookup,
     ];
 
     /// The number of its tickets for commands that turned out to be long.
-    fn long_tickets(self) -> usize {
+    pub fn long_tickets(self) -> usize {
         match self {
             AdmissionClass::Read | AdmissionClass::Write | AdmissionClass::Transaction => 80,
-            // They all are.
-            AdmissionClass::Maintenance => 0,
+            // All of them are long, or none.
+            AdmissionClass::Maintenance | AdmissionClass::Lookup => 0,
         }
     }
 
@@ -77,6 +85,7 @@ impl AdmissionClass {
         match self {
             AdmissionClass::Read | AdmissionClass::Write | AdmissionClass::Transaction => 80,
             AdmissionClass::Maintenance => 40,
+            AdmissionClass::Lookup => 20,
         }
     }
 
@@ -88,7 +97,7 @@ impl AdmissionClass {
     /// The description in `currentOp` of a wait for a ticket.
     pub fn ticket_name(self) -> &'static str {
         match self {
-            AdmissionClass::Read => "a read ticket",
+            AdmissionClass::Read | AdmissionClass::Lookup => "a read ticket",
             AdmissionClass::Write => "a write ticket",
             AdmissionClass::Maintenance => "a maintenance ticket",
             AdmissionClass::Transaction => "a ticket for transactions",
@@ -104,8 +113,8 @@ const DEMOTE_INTERVAL: Duration = Duration::from_millis(25);
 const FUNCTIONS_MAX: usize = 128;
 
 /// The most tickets of a class that are held, with those of long commands and of those that wait for room for a reply or for a
-/// function.
-const SLOTS: usize = 80 + 80 + MEMORY_WAITS_MAX + FUNCTIONS_MAX;
+/// function, or that let others go first.
+const SLOTS: usize = 80 + 80 + MEMORY_WAITS_MAX + FUNCTIONS_MAX + YIELDED_MAX;
 
 /// States of a slot.
 mod slot {
@@ -120,6 +129,8 @@ mod slot {
     pub const GIVEN_BACK: u8 = 4;
     /// A ticket was here before its command began to wait for a function.
     pub const FUNCTION: u8 = 5;
+    /// The ticket was given back, and its command waits for another one.
+    pub const YIELDED: u8 = 6;
 }
 
 /// The tickets that one user may hold.
@@ -150,12 +161,13 @@ impl UserTickets {
     }
 
     fn class(&self, class: AdmissionClass) -> &UserClass {
-        let [read, write, maintenance, transaction] = &self.classes;
+        let [read, write, maintenance, transaction, lookup] = &self.classes;
         match class {
             AdmissionClass::Read => read,
             AdmissionClass::Write => write,
             AdmissionClass::Maintenance => maintenance,
             AdmissionClass::Transaction => transaction,
+            AdmissionClass::Lookup => lookup,
         }
     }
 }
@@ -222,12 +234,13 @@ impl Tickets {
         })
     }
 
-    /// Sets what a slot holds, and gives back the ticket that it held, or the right to wait for a function without one.
-    fn give_back(&self, slot: &Slot, then: u8, functions: &Semaphore) {
+    /// Sets what a slot holds, and gives back the ticket that it held, or the right to wait without one for a function or for others.
+    fn give_back(&self, slot: &Slot, then: u8, functions: &Semaphore, yielded: &Semaphore) {
         let mut owner = slot.owner.lock();
         match slot.state.swap(then, Ordering::Relaxed) {
             slot::FREE | slot::GIVEN_BACK => {}
             slot::FUNCTION => functions.add_permits(1),
+            slot::YIELDED => yielded.add_permits(1),
             slot::LONG => self.release(owner.take(), |class| &class.long, &self.long),
             _ => self.release(owner.take(), |class| &class.usual, &self.usual),
         }
@@ -290,6 +303,9 @@ struct AdmissionClasses {
     tickets: [Tickets; AdmissionClass::ALL.len()],
     /// Rights to wait for a function without a ticket.
     functions: Semaphore,
+    /// Rights to wait for another ticket after one was given back, and those of them to queue with new commands.
+    yielded: Semaphore,
+    returning: Semaphore,
     wanted: Notify,
 }
 
@@ -298,17 +314,18 @@ impl AdmissionClasses {
     fn give_back(&self, held: HeldTicket, then: u8) {
         let tickets = self.tickets(held.class);
         if let Some(slot) = held.slot.and_then(|at| tickets.slots.get(at)) {
-            tickets.give_back(slot, then, &self.functions);
+            tickets.give_back(slot, then, &self.functions, &self.yielded);
         }
     }
 
     fn tickets(&self, class: AdmissionClass) -> &Tickets {
-        let [read, write, maintenance, transaction] = &self.tickets;
+        let [read, write, maintenance, transaction, lookup] = &self.tickets;
         match class {
             AdmissionClass::Read => read,
             AdmissionClass::Write => write,
             AdmissionClass::Maintenance => maintenance,
             AdmissionClass::Transaction => transaction,
+            AdmissionClass::Lookup => lookup,
         }
     }
 
@@ -371,7 +388,7 @@ pub fn set_held(held: Option<HeldTicket>) {
     HELD.set(held);
 }
 
-/// Frees tickets of commands that wait for functions.
+/// Frees tickets of commands that wait for functions, or that have run for long.
 #[derive(Clone)]
 pub struct Sharing(Arc<AdmissionClasses>);
 
@@ -428,11 +445,13 @@ impl Executor {
         let classes = Arc::new(AdmissionClasses {
             tickets: AdmissionClass::ALL.map(Tickets::new),
             functions: Semaphore::new(FUNCTIONS_MAX),
+            yielded: Semaphore::new(YIELDED_MAX),
+            returning: Semaphore::new(RETURNING_MAX),
             wanted: Notify::new(),
         });
         let pool = Pool::new(
             helpers,
-            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + helpers,
+            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + YIELDED_MAX + helpers,
         )?;
         let watched = classes.clone();
         Ok(Executor {
@@ -443,7 +462,7 @@ impl Executor {
         })
     }
 
-    /// Frees tickets of commands that wait for functions.
+    /// Frees tickets of commands that wait for functions, or that have run for long.
     pub fn sharing(&self) -> Sharing {
         Sharing(self.classes.clone())
     }

@@ -398,6 +398,9 @@ pub struct Cursors {
 /// The number of closed cursors that are remembered.
 const CLOSED_MAX: usize = 10_000;
 
+/// The interval at which a command that waits until a cursor is on disk checks for an interruption.
+const MOVED_CHECK: Duration = Duration::from_millis(10);
+
 /// A cursor taken out of the table; dropping it without [`CheckedOut::put_back`] closes it.
 pub struct CheckedOut<'t> {
     table: &'t Cursors,
@@ -634,7 +637,11 @@ impl Cursors {
             ..
         }) = all.get(&id)
         {
-            self.moved.wait(&mut all);
+            if flag.load(Ordering::Relaxed) {
+                let message = "operation was interrupted";
+                return Err(Error::new(ErrorCode::Interrupted, message));
+            }
+            self.moved.wait_for(&mut all, MOVED_CHECK);
         }
         let entry = all.get_mut(&id).ok_or_else(|| self.missing(id))?;
         if entry.waiting.is_some() {

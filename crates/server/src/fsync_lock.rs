@@ -4,23 +4,31 @@
 //! for it may be gone when another one unlocks.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-/// The interval at which a waiting write checks for an interruption.
+/// The interval at which a waiting write or lock checks for an interruption.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The description of the wait in `currentOp`.
 pub const WAIT: &str = "fsyncUnlock";
 
+/// The description of the wait of `fsync` itself.
+pub const LOCK_WAIT: &str = "the end of writes";
+
 #[derive(Default)]
 pub struct FsyncLock {
     writes: Arc<RwLock<()>>,
+    /// Whether a lock waits for the writes before it. Later ones wait meanwhile, although it tries to lock again and again.
+    is_wanted: Arc<AtomicBool>,
+    /// Held while one is locked.
+    locking: Mutex<()>,
     holder: Mutex<Option<Holder>>,
 }
 
@@ -40,18 +48,36 @@ impl Holder {
     }
 }
 
+/// Keeps new writes waiting while a lock waits for those before it, until it is dropped.
+struct Wanted(Arc<AtomicBool>);
+
+impl Wanted {
+    fn begin(flag: &Arc<AtomicBool>) -> Wanted {
+        flag.store(true, Ordering::SeqCst);
+        Wanted(flag.clone())
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 impl FsyncLock {
     /// Begins a write. While the lock is held it waits, calling `check` again and again, the first time before it has waited.
     ///
     /// # Errors
     /// Those of `check`.
     pub fn write(&self, mut check: impl FnMut() -> Result<()>) -> Result<RwLockReadGuard<'_, ()>> {
-        if let Some(guard) = self.writes.try_read() {
+        if let Some(guard) = self.try_write() {
             return Ok(guard);
         }
         loop {
             check()?;
-            if let Some(guard) = self.writes.try_read_for(LOOK) {
+            if self.is_wanted.load(Ordering::SeqCst) {
+                std::thread::sleep(LOOK);
+            } else if let Some(guard) = self.writes.try_read_for(LOOK) {
                 return Ok(guard);
             }
         }
@@ -59,7 +85,8 @@ impl FsyncLock {
 
     /// Begins a write, unless the lock is held or wanted.
     pub fn try_write(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        self.writes.try_read()
+        let is_wanted = self.is_wanted.load(Ordering::SeqCst);
+        (!is_wanted).then(|| self.writes.try_read()).flatten()
     }
 
     /// The number of locks that are not unlocked yet.
@@ -68,28 +95,48 @@ impl FsyncLock {
     }
 
     /// Locks: waits for the writes that have begun, for `timeout` at most, and writes a checkpoint. One that is locked is locked
-    /// once more. Returns how often it is locked.
+    /// once more. Returns how often it is locked. `check` is called again and again while it waits.
     ///
     /// # Errors
-    /// `LockTimeout` (24), errors of the store.
-    pub fn lock(&self, store: &DocumentStore, timeout: Duration) -> Result<i64> {
-        let mut holder = self.holder.lock();
-        if let Some(holder) = &mut *holder {
+    /// `LockTimeout` (24), errors of the store and of `check`.
+    pub fn lock(
+        &self,
+        store: &DocumentStore,
+        timeout: Duration,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<i64> {
+        let _locking = loop {
+            if let Some(locking) = self.locking.try_lock_for(LOOK) {
+                break locking;
+            }
+            check()?;
+        };
+        if let Some(holder) = &mut *self.holder.lock() {
             holder.count += 1;
             return Ok(holder.count);
         }
+        // It ends before the next one is locked.
+        let _wanted = Wanted::begin(&self.is_wanted);
+        let is_wanted = self.is_wanted.clone();
+        let until = Instant::now() + timeout;
         let (writes, store) = (self.writes.clone(), store.clone());
         let (end, ended) = channel::<()>();
         let (tell, told) = channel();
         let thread = std::thread::Builder::new()
             .name("fsync-lock".to_owned())
             .spawn(move || {
-                let Some(_writes) = writes.try_write_for(timeout) else {
-                    let _ = tell.send(Err(Error::new(
-                        ErrorCode::LockTimeout,
-                        "Fsync lock timed out",
-                    )));
-                    return;
+                let _writes = loop {
+                    if let Some(writes) = writes.try_write_for(LOOK) {
+                        break writes;
+                    }
+                    if !is_wanted.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    if Instant::now() >= until {
+                        let message = "Fsync lock timed out";
+                        let _ = tell.send(Err(Error::new(ErrorCode::LockTimeout, message)));
+                        return;
+                    }
                 };
                 match store.pause_flushing() {
                     Ok(_pause) => {
@@ -104,9 +151,15 @@ impl FsyncLock {
             })
             .map_err(|error| Error::new(ErrorCode::InternalError, error.to_string()))?;
         let died = || Error::new(ErrorCode::InternalError, "the thread of the lock has ended");
-        told.recv().map_err(|_| died())??;
+        loop {
+            match told.recv_timeout(LOOK) {
+                Ok(locked) => break locked?,
+                Err(RecvTimeoutError::Timeout) => check()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(died()),
+            }
+        }
         let count = 1;
-        *holder = Some(Holder { count, end, thread });
+        *self.holder.lock() = Some(Holder { count, end, thread });
         Ok(count)
     }
 

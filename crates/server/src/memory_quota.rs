@@ -160,11 +160,16 @@ impl MemoryQuota {
         self.memory.reserve(self.purpose, bytes)
     }
 
+    /// Whether more is counted than the quota allows.
+    pub fn is_exceeded(&self) -> bool {
+        self.memory.used(self.purpose) > self.bytes() as u64
+    }
+
     /// Whether a client waits, a request for memory was refused lately, or more is counted than the quota allows.
     pub fn is_short(&self) -> bool {
         let short_until = self.short_until.load(Ordering::Relaxed);
         self.waiting.load(Ordering::Relaxed) > 0
-            || self.memory.used(self.purpose) > self.bytes() as u64
+            || self.is_exceeded()
             || self.began.elapsed().as_millis() < u128::from(short_until)
     }
 }
@@ -221,7 +226,8 @@ mod tests {
         assert_eq!(memory.used(MemoryUse::Replies), 5 << 20);
         drop(all);
         assert_eq!(memory.used(MemoryUse::Replies), 0);
+        assert!(!quota.is_exceeded());
         let _over = quota.count(2 << 20);
-        assert!(quota.is_short());
+        assert!(quota.is_short() && quota.is_exceeded());
     }
 }

@@ -8,7 +8,7 @@ use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_error::Error;
 use frond_javascript::JavaScript;
-use frond_store::{DocumentStore, Namespace};
+use frond_store::{DocumentStore, Namespace, OthersFirst, Wait, WaitFor};
 use frond_telemetry::history::History;
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ use crate::sharding;
 use crate::tail_throttle::TailThrottle;
 use crate::tls::Tls;
 use crate::ttl::Ttl;
-use frond_runtime::Executor;
+use frond_runtime::{Executor, Sharing};
 
 pub struct Server {
     pub settings: Settings,
@@ -123,6 +123,8 @@ pub struct Clients {
 /// The execution of commands: threads, memory, rules.
 pub struct Execution {
     pub executor: Executor,
+    /// Lets other operations of clients go before long reads.
+    pub others_first: OthersFirst,
     /// Limits the readers that follow the end of a collection or of the oplog.
     pub tail_throttle: TailThrottle,
     /// Memory for requests and replies.
@@ -449,6 +451,7 @@ impl Execution {
         let executor = Executor::new().map_err(StartError::Thread)?;
         let javascript = scripting::start(settings, store, log, executor.sharing(), usable_bytes());
         Ok(Execution {
+            others_first: others_first(executor.sharing()),
             executor,
             tail_throttle: TailThrottle::of_this_machine(),
             quotas: MemoryQuotas::new(store.memory(), store.memory().client_limit()),
@@ -493,6 +496,19 @@ impl Records {
             slow_micros: AtomicU64::new(slow),
         })
     }
+}
+
+/// Lets other operations of clients go before long reads. `currentOp` shows the wait.
+fn others_first(tickets: Sharing) -> OthersFirst {
+    OthersFirst::new(move |limits| {
+        let mut shown = None;
+        tickets.let_others_go_first(|| {
+            if shown.is_none() {
+                shown = Some(Wait::begin(WaitFor::Ticket)?);
+            }
+            limits.check()
+        })
+    })
 }
 
 /// Logs a document that was stored although it fails its collection's validator.

@@ -26,8 +26,27 @@ pub struct OpContext {
     pub progress: Option<Arc<Progress>>,
     /// Rules for the planner, besides what the queries say.
     pub rules: Option<Arc<PlanRules>>,
+    /// Lets other operations go first, if this is a read that may wait for them.
+    pub others_first: Option<OthersFirst>,
     /// Steps since the last check.
     steps: u32,
+}
+
+/// Lets other operations go first, if they wait and this one has run for long.
+#[derive(Clone)]
+pub struct OthersFirst(Arc<dyn Fn(&OpContext) -> Result<()> + Send + Sync>);
+
+impl OthersFirst {
+    /// Calls `wait` with the limits of the operation, which end the wait.
+    pub fn new(wait: impl Fn(&OpContext) -> Result<()> + Send + Sync + 'static) -> OthersFirst {
+        OthersFirst(Arc::new(wait))
+    }
+}
+
+impl std::fmt::Debug for OthersFirst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OthersFirst").finish_non_exhaustive()
+    }
 }
 
 /// A client that waits for a result.
@@ -90,6 +109,7 @@ impl OpContext {
             waiting: None,
             progress: None,
             rules: None,
+            others_first: None,
             steps: 0,
         }
     }
@@ -114,6 +134,15 @@ impl OpContext {
         }
     }
 
+    /// As [`OpContext::check`], where the operation holds nothing that others wait for: it lets them go first.
+    pub fn check_between_steps(&self) -> Result<()> {
+        self.check()?;
+        match &self.others_first {
+            Some(OthersFirst(wait)) => wait(self),
+            None => Ok(()),
+        }
+    }
+
     /// Call it for each key or document examined; it checks at intervals.
     pub fn step(&mut self) -> Result<()> {
         self.steps += 1;
@@ -121,7 +150,7 @@ impl OpContext {
             return Ok(());
         }
         self.steps = 0;
-        self.check()
+        self.check_between_steps()
     }
 }
 

@@ -144,7 +144,10 @@ struct OfThread;
 
 impl Supervisor for OfThread {
     fn check(&self) -> Result<(), CommandError> {
-        check()?;
+        REQUEST.with_borrow(|request| match request {
+            Some(request) => request.limits.check_between_steps(),
+            None => Ok(()),
+        })?;
         compute_slots::take(check)
     }
 

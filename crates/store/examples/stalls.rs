@@ -2,8 +2,11 @@
 //! whose work grows with the data: large inserts, createIndexes, collMod to unique, convertToCapped, reIndex, drop.
 //!
 //! `cargo run --release -p frond-store --example stalls -- DOCUMENTS [DIRECTORY] [CACHE_MIB]`
+//!
+//! It ends with 1 if one of them took longer than [`BOUND`] beside a change of the catalog.
 #![allow(clippy::unwrap_used)]
 
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +23,9 @@ const INSERT: InsertOptions = InsertOptions {
     bypass_validation: false,
     keep_empty_timestamps: false,
 };
+
+/// No change of the catalog keeps others waiting for longer.
+const BOUND: Duration = Duration::from_millis(50);
 
 /// Actions that run beside the commands. `other` is a small collection.
 const ACTIONS: [&str; 5] = [
@@ -72,8 +78,15 @@ fn act(store: &DocumentStore, action: usize, documents: u64, next: &AtomicU64) {
     }
 }
 
-/// Runs a command beside all actions, and prints how long these took: the median, the 99.9th percentile and the longest.
-fn beside(store: &DocumentStore, what: &str, documents: u64, next: &AtomicU64, run: impl FnOnce()) {
+/// Runs a command beside all actions, and prints how long these took: the median, the 99.9th percentile and the longest. Returns the
+/// longest.
+fn beside(
+    store: &DocumentStore,
+    what: &str,
+    documents: u64,
+    next: &AtomicU64,
+    run: impl FnOnce(),
+) -> Duration {
     let stop = AtomicBool::new(false);
     let started = Instant::now();
     let times: Vec<Vec<Duration>> = thread::scope(|scope| {
@@ -99,6 +112,7 @@ fn beside(store: &DocumentStore, what: &str, documents: u64, next: &AtomicU64, r
         threads.into_iter().map(|one| one.join().unwrap()).collect()
     });
     println!("{what}: {:.1} s", started.elapsed().as_secs_f64() - 0.4);
+    let longest = times.iter().flatten().max().copied();
     for (action, mut times) in ACTIONS.iter().zip(times) {
         times.sort_unstable();
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
@@ -110,9 +124,10 @@ fn beside(store: &DocumentStore, what: &str, documents: u64, next: &AtomicU64, r
             at(1.0)
         );
     }
+    longest.unwrap_or_default()
 }
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let documents: u64 = arguments[0].parse().unwrap();
     let temporary = tempfile::tempdir().unwrap();
@@ -172,8 +187,12 @@ fn main() {
             }
         },
     );
+    let mut longest = Vec::new();
+    let mut change_beside = |what: &'static str, run: &dyn Fn()| {
+        longest.push((beside(&store, what, documents, &next, run), what));
+    };
     let index = doc! {"key": {"a": 1}, "name": "a_1"};
-    beside(&store, "createIndexes", documents, &next, || {
+    change_beside("createIndexes", &|| {
         store
             .create_indexes(&c, &[&index, &doc! {"key": {"b": 1, "a": -1}}])
             .unwrap();
@@ -188,24 +207,53 @@ fn main() {
     };
     store.modify_index(&c, &change, &context).unwrap();
     (change.prepare_unique, change.unique) = (None, true);
-    beside(&store, "collMod to unique", documents, &next, || {
+    change_beside("collMod to unique", &|| {
         store.modify_index(&c, &change, &context).unwrap();
     });
-    beside(&store, "reIndex", documents, &next, || {
+    change_beside("collMod of the validator", &|| {
+        let changes = doc! {"validator": {"gone": {"$exists": false}}};
+        store.modify_collection(&c, &changes).unwrap();
+    });
+    change_beside("renameCollection, twice", &|| {
+        let other = ns("db.renamed");
+        store
+            .rename_collection(&ns("db.large"), &other, false)
+            .unwrap();
+        store
+            .rename_collection(&other, &ns("db.large"), false)
+            .unwrap();
+    });
+    change_beside("reIndex", &|| {
         store.rebuild_indexes(&c, &context).unwrap();
     });
-    beside(&store, "createIndexes, unique", documents, &next, || {
+    change_beside("createIndexes, unique", &|| {
         let unique = doc! {"key": {"a": -1}, "unique": true};
         store.create_indexes(&c, &[&unique]).unwrap();
     });
-    beside(&store, "dropIndexes", documents, &next, || {
+    change_beside("dropIndexes", &|| {
         store.drop_indexes(&c, &IndexSelector::All).unwrap();
     });
-    beside(&store, "convertToCapped", documents, &next, || {
+    change_beside("convertToCapped", &|| {
         store.convert_to_capped(&c, 1 << 40, &context).unwrap();
     });
-    beside(&store, "drop", documents, &next, || {
+    change_beside("drop", &|| {
         store.drop_collection(&c).unwrap();
     });
     store.close().unwrap();
+    let mut is_kept = true;
+    for (took, what) in longest {
+        let is_over = took > BOUND;
+        is_kept &= !is_over;
+        let verdict = if is_over {
+            "over the bound"
+        } else {
+            "within it"
+        };
+        println!("longest beside {what}: {took:.2?}, {verdict} of {BOUND:?}");
+    }
+    if is_kept {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

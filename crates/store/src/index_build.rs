@@ -45,7 +45,7 @@ use frond_storage::index::spec::IndexSpec;
 use frond_storage::index::{Index, entry, side};
 use frond_storage::keyspace::{
     BulkLoader, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Duplicates, Engine,
-    EngineError, Snapshot, TreeId, WriteSet,
+    EngineError, Interrupt, Snapshot, TreeId, WriteSet,
 };
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
@@ -174,7 +174,7 @@ fn run(
             give_up(catalog, uuid, indexes);
             return Err(error);
         }
-        catalog.abandon_indexes(uuid, indexes)?;
+        Interrupt::shielded(|| catalog.abandon_indexes(uuid, indexes))?;
         Err(in_build(ns, error))
     })
 }
@@ -231,20 +231,24 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     fn new(collection: &Collection) -> Waiting<'_> {
-        let held = Some((collection.hold_writers(), Instant::now()));
+        let held = None;
         Waiting { collection, held }
     }
 
     /// Pauses if they have waited for long enough.
-    fn let_pass(&mut self) {
-        if let Some((_, since)) = &self.held
-            && since.elapsed() < SLICE
-        {
-            return;
+    ///
+    /// # Errors
+    /// The operation was interrupted while it waited for them.
+    fn let_pass(&mut self) -> Result<()> {
+        if let Some((_, since)) = &self.held {
+            if since.elapsed() < SLICE {
+                return Ok(());
+            }
+            self.held = None;
+            std::thread::sleep(PAUSE);
         }
-        self.held = None;
-        std::thread::sleep(PAUSE);
-        self.held = Some((self.collection.hold_writers(), Instant::now()));
+        self.held = Some((self.collection.hold_writers()?, Instant::now()));
+        Ok(())
     }
 }
 
@@ -525,7 +529,7 @@ impl Build<'_> {
         let mut writers = slows.then(|| Waiting::new(collection));
         while let Some((key, value)) = cursor.next()? {
             if let Some(writers) = &mut writers {
-                writers.let_pass();
+                writers.let_pass()?;
             }
             if steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
                 self.context.check()?;

@@ -49,14 +49,14 @@ pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
-pub use frond_storage::context::{OpContext, Progress, Waiting};
+pub use frond_storage::context::{OpContext, OthersFirst, Progress, Waiting};
 pub use frond_storage::environment::{environment, request_ms};
 pub use frond_storage::error::{Error, Result};
 pub use frond_storage::keyspace::{
     Activity, ActivityEvent, ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace,
     DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener, FlushPause,
     Interrupt, KeptVersions, LogCut, LogRecovery, MemberLog, MemoryBudget, MemoryUse, NoListener,
-    Reservation, Waits, default_disk_reserve, disk,
+    Reservation, Wait, WaitFor, Waits, default_disk_reserve, disk,
 };
 pub use frond_storage::merge::merge_operator;
 pub use frond_storage::namespace::{Namespace, check_database_name};

@@ -12,7 +12,7 @@ use crate::coordination;
 use crate::store::DocumentStore;
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, not_durable};
-use frond_storage::keyspace::{Durability, WriteSet};
+use frond_storage::keyspace::{Durability, Interrupt, WriteSet};
 
 /// A transaction over all collections, with snapshot isolation. Cheap to clone; when the last clone and the last handle of
 /// it are dropped, it is aborted.
@@ -84,6 +84,7 @@ impl DocumentStore {
                 self.cluster_time().saw(stamp);
                 return Ok(Some((reads, Timestamp::from_u64(stamp))));
             }
+            Interrupt::check_current()?;
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }

@@ -45,6 +45,8 @@ use crate::{Error, Result, WriteSet};
 const SEALED_MAX: usize = 2;
 /// The time that a commit that frees space waits for a flush that failed and is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The interval at which it checks for an interruption meanwhile.
+const PATIENCE_CHECK: Duration = Duration::from_millis(10);
 /// Commits that take more memory than this are made one at a time. Commits become visible in the order of their numbers, so a
 /// small one waits for at most one large one. Batches of a bulk insert are smaller.
 const LARGE_BYTES: usize = 8 << 20;
@@ -479,7 +481,7 @@ impl Engine {
             self.check_running()?;
             if bytes > LARGE_BYTES && state.large_is_under_way {
                 step("a large commit waits for another one");
-                self.flushed.wait(&mut state);
+                Wait::begin(WaitFor::Commits)?.on(&self.flushed, &mut state)?;
                 continue;
             }
             let version = self.version.load();
@@ -523,7 +525,9 @@ impl Engine {
                     if !frees_space || is_full || Instant::now() >= until {
                         return Err(error);
                     }
-                    self.flushed.wait_until(&mut state, until);
+                    // It begins again until then, and ends if the operation is interrupted.
+                    let _wait = Wait::begin(WaitFor::Memtable)?;
+                    self.flushed.wait_for(&mut state, PATIENCE_CHECK);
                 } else {
                     Wait::begin(WaitFor::Memtable)?.on(&self.flushed, &mut state)?;
                 }

@@ -32,6 +32,7 @@ use crate::host::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::host::proc;
 use crate::http::accept_http;
 use crate::net::listen::{AddressError, Addresses, UnixSocketFile, accept_all, bind_all};
+use crate::net::serve::CONNECTION_BYTES;
 use crate::observability::log::{Component, Log, Severity};
 use crate::observability::metrics::Metrics;
 use crate::observability::startup_warnings;
@@ -144,7 +145,16 @@ pub fn run(arguments: &clap::ArgMatches, workers: Option<WorkerProgram>) -> Exit
     }
 }
 
-/// Limits the connections so that the server has the file handles that it needs.
+/// The part of the usable memory that idle connections may take.
+const CONNECTIONS_SHARE: u64 = 4;
+
+/// The connections that the memory of the process allows.
+fn connections_in(usable_bytes: u64) -> usize {
+    let most = usable_bytes / CONNECTIONS_SHARE / CONNECTION_BYTES as u64;
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+/// Limits the connections so that the server has the file handles and the memory that it needs.
 fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -> Settings {
     log.info(
         Component::Control,
@@ -166,7 +176,18 @@ fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -
             &attributes,
         );
     }
-    settings.limit_connections(connections_max);
+    let by_memory = connections_in(usable_bytes());
+    if by_memory < connections_max {
+        let attributes = doc! {"limit": i64::try_from(by_memory).unwrap_or(i64::MAX)};
+        log.info(
+            Component::Network,
+            9_100_053,
+            "initandlisten",
+            "Idle connections take at most a quarter of the memory of the process; give it more for more connections",
+            &attributes,
+        );
+    }
+    settings.limit_connections(connections_max.min(by_memory));
     settings
 }
 

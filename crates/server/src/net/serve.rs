@@ -27,6 +27,13 @@ use crate::request::{
 };
 use crate::state::Server;
 use frond_runtime::yield_to_queued_tasks;
+use frond_store::{MemoryUse, Reservation};
+
+/// What an idle connection takes: its task, its state, and a buffer of a few KiB.
+pub const CONNECTION_BYTES: usize = 12 << 10;
+
+/// What its TLS takes besides.
+const TLS_BYTES: usize = 24 << 10;
 
 /// The time for a client to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
@@ -148,6 +155,7 @@ pub struct OpenConnection<'a> {
     server: &'a Server,
     pub connection: Arc<Connection>,
     _address: Option<Entered<'a>>,
+    _memory: Reservation,
 }
 
 impl<'a> OpenConnection<'a> {
@@ -190,6 +198,10 @@ impl<'a> OpenConnection<'a> {
             server,
             connection,
             _address: address,
+            _memory: server.store.memory().reserve(
+                MemoryUse::Connections,
+                CONNECTION_BYTES + tls_bytes(server, peer),
+            ),
         };
         if !settings.quiet {
             server.log.info(
@@ -205,6 +217,14 @@ impl<'a> OpenConnection<'a> {
             );
         }
         Some(open)
+    }
+}
+
+/// What the state of TLS takes, if this connection may use it.
+fn tls_bytes(server: &Server, peer: &Peer) -> usize {
+    match (peer, &server.clients.tls) {
+        (Peer::Tcp(_), Some(_)) => TLS_BYTES,
+        _ => 0,
     }
 }
 

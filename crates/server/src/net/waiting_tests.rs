@@ -19,6 +19,8 @@ use crate::sessions::SessionId;
 use crate::testing::{HookedDisk, PATIENCE, TestServer, wait_for, wait_until};
 use frond_runtime::AdmissionClass;
 
+mod long_reads;
+
 /// The files whose writes and syncs wait.
 #[derive(Default)]
 struct Gate {
@@ -654,4 +656,40 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
         .values()
         .map(|doc| doc.as_doc().and_then(|doc| doc.get_i32("n")));
     assert_eq!(values.collect::<Vec<_>>(), [Some(201), Some(1), None]);
+}
+
+/// Replies of up to 256 KiB need no room beforehand, so thousands of clients that did not read theirs were more than there is memory for.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_wait_while_clients_have_too_many_unread_replies() {
+    let served = Served::new();
+    let mut client = served.connect();
+    client.run(&doc! {"insert": "c", "documents": [{"_id": 1}]});
+    let replies = &served.test.server.execution.quotas.replies;
+    let unread = replies.count(replies.bytes() + 1);
+    let mut reader = served.connect();
+    reader.send(&doc! {"find": "c"});
+    let waiting = served.until_waiting("c", 1).remove(0);
+    assert_eq!(waiting.get_str("waitingFor"), Some("replies to be read"));
+    // Writes and commands that read no documents go on.
+    client.run(&doc! {"insert": "c", "documents": [{"_id": 2}]});
+    client.run(&doc! {"ping": 1});
+    client.send(&doc! {"find": "c", "maxTimeMS": 20});
+    assert_eq!(client.receive().get_i32("code"), Some(50));
+    assert!(!reader.is_answered());
+    drop(unread);
+    assert_eq!(reader.receive().get_f64("ok"), Some(1.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_counted_as_memory() {
+    let served = Served::new();
+    let memory = served.test.server.store.memory();
+    let used = || memory.used(frond_store::MemoryUse::Connections);
+    let before = used();
+    let clients: Vec<_> = (0..10).map(|_| served.connect()).collect();
+    wait_until("connections", || {
+        used() == before + 10 * super::serve::CONNECTION_BYTES as u64
+    });
+    drop(clients);
+    wait_until("their end", || used() == before);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::Error;
-use frond_store::{OpStats, UsedPlan};
+use frond_store::{OpStats, UsedPlan, WaitFor};
 
 use crate::access::User;
 use crate::connection::{Peer, short_command};
@@ -17,17 +17,20 @@ pub struct Waited {
     pub ticket: Duration,
     /// For the journal, after its commit.
     pub journal: Duration,
-    /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction.
-    pub commit: [Duration; 5],
+    /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction,
+    /// for changes of the schema, and in long reads for other operations.
+    pub commit: [Duration; WaitFor::COUNT],
 }
 
 /// The names of the times in [`Waited::commit`].
-const OF_COMMIT: [&str; 5] = [
+const OF_COMMIT: [&str; WaitFor::COUNT] = [
     "commits",
     "memtable",
     "journalRoom",
     "diskSpace",
     "transaction",
+    "schema",
+    "otherReads",
 ];
 
 /// Documents that a write has changed. `None` for what the operation does not do.
@@ -275,7 +278,7 @@ impl OpRecord {
         out.push_doc("locks", |locks| {
             let mode = match self.admission {
                 None => return,
-                Some(AdmissionClass::Read) => "r",
+                Some(AdmissionClass::Read | AdmissionClass::Lookup) => "r",
                 Some(AdmissionClass::Write | AdmissionClass::Transaction) => "w",
                 Some(AdmissionClass::Maintenance) => "W",
             };

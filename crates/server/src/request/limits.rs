@@ -27,13 +27,15 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// The events that end the waits of the operation's commits.
-    pub fn interrupt(&self, time: Option<Duration>) -> Interrupt {
+    /// The events that end the waits of the operation in the store; of a change of the schema only those before it begins.
+    pub fn interrupt(&self, time: Option<Duration>, only_schema: bool) -> Interrupt {
         Interrupt {
             killed: self.connection.killed.clone(),
-            // A client that asks for no reply may disconnect at once and have the write done.
-            abandoned: self.is_acknowledged.then(|| self.connection.gone.clone()),
+            // A client that asks for no reply may disconnect at once and have the write done. A change of the schema goes on, as in
+            // MongoDB.
+            abandoned: (self.is_acknowledged && !only_schema).then(|| self.connection.gone.clone()),
             deadline: time.and_then(|time| self.started.checked_add(time)),
+            only_schema,
             waits: self.connection.commit_waits.clone(),
         }
     }

@@ -97,6 +97,26 @@ impl<'a> Request<'a> {
         self.body.contains_key("autocommit")
     }
 
+    /// Whether it is a `find` of one document by its `_id`, which does not take long.
+    pub fn finds_by_id(&self) -> bool {
+        let is_plain = |id: Value<'_>| match id {
+            Value::Document(operators) => operators.first().is_none_or(|(name, _)| {
+                !name.starts_with('$') || (name == "$eq" && operators.iter().count() == 1)
+            }),
+            Value::Regex { .. } => false,
+            _ => true,
+        };
+        // Another collation, or another index than that on `_id`, can need a scan.
+        let others = ["collation", "hint", "min", "max"];
+        self.known.is_some_and(|known| known.name() == "find")
+            && (self
+                .body
+                .get_doc("filter")
+                .and_then(|filter| filter.get("_id")))
+            .is_some_and(is_plain)
+            && others.iter().all(|field| !self.body.contains_key(field))
+    }
+
     /// The collection that it names: its first field, or that of a getMore.
     pub fn collection(&self) -> Option<&'a str> {
         let known = self.known?;

@@ -24,7 +24,7 @@ use super::answer::{
 use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
-use super::waits::{interrupted, until};
+use super::waits::{REPLIES_WAIT, interrupted, replies_read, until};
 use super::{Stopping, durability, gate, record, tracing};
 use crate::authorization::Caller;
 use crate::client::Client;
@@ -181,6 +181,9 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             return Ok(None);
         };
         let server = self.client.server;
+        if admission == AdmissionClass::Read && server.execution.quotas.replies.is_exceeded() {
+            self.await_readers().await?;
+        }
         let executor = &server.execution.executor;
         let owner = owner(server, self.client.state);
         if let Some(ticket) = executor.try_ticket(admission, owner) {
@@ -193,6 +196,10 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             if let Some(ticket) = executor.try_ticket(admission, owner) {
                 return Ok(Some(ticket));
             }
+        } else if self.request.finds_by_id()
+            && let Some(ticket) = executor.try_ticket(AdmissionClass::Lookup, owner)
+        {
+            return Ok(Some(ticket));
         }
         let owner = owner.clone();
         let has_begun = self.is_shown;
@@ -230,6 +237,21 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         waits.record(took);
         self.operation.waited.ticket += took;
         ticket
+    }
+
+    /// Waits until clients have read more of their replies.
+    async fn await_readers(&mut self) -> std::result::Result<(), Stopping> {
+        let (server, connection) = (self.client.server, self.client.connection);
+        self.show();
+        record::suspend(self.client, &mut self.operation, REPLIES_WAIT);
+        let limit = self
+            .shared
+            .as_ref()
+            .ok()
+            .and_then(|shared| shared.time_limit);
+        let deadline = limit.and_then(|limit| self.operation.started.checked_add(limit));
+        let quota = &server.execution.quotas.replies;
+        unless_stopped(server, replies_read(quota, connection, deadline)).await
     }
 
     /// Waits until this server has what the read is to see.
@@ -464,6 +486,9 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         *waiting_cursor = None;
         if known.spec.admission == Some(AdmissionClass::Read) {
             context.waiting = limits.waiting();
+            // Others may wait for what a transaction holds.
+            let is_alone = statement.is_none();
+            context.others_first = is_alone.then(|| server.execution.others_first.clone());
         }
         let mut cx = Context {
             noting,
@@ -595,11 +620,12 @@ fn run_in(
         request.db,
         context,
         cluster_time,
-        || match known.spec.admission {
-            Some(AdmissionClass::Read | AdmissionClass::Write) => {
-                limits.interrupt(shared.time_limit).run(run)
-            }
-            _ => run(),
+        || {
+            let only_schema = !matches!(
+                known.spec.admission,
+                Some(AdmissionClass::Read | AdmissionClass::Write)
+            );
+            limits.interrupt(shared.time_limit, only_schema).run(run)
         },
     )
 }

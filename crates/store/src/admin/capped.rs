@@ -19,8 +19,8 @@ use crate::write::replace::replace_one;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Result, command, corrupt};
 use frond_storage::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Durability, EngineError, Snapshot,
-    TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Durability, EngineError, Interrupt,
+    Snapshot, TreeId, WriteSet,
 };
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
@@ -92,7 +92,7 @@ impl Filled<'_> {
     fn discard(&self) {
         if self.check_is_there().is_ok() {
             // The first error is the one to report.
-            let _ = self.store.drop_collection(self.ns);
+            let _ = Interrupt::shielded(|| self.store.drop_collection(self.ns));
         }
     }
 }
@@ -123,12 +123,13 @@ impl DocumentStore {
             };
             let ran = conversion.run(ns);
             // The conversion is done or has failed already. A tree that stays is dropped by the next start.
-            let _ = self.catalog().drop_working_tree(conversion.removed);
+            let removed = conversion.removed;
+            let _ = Interrupt::shielded(|| self.catalog().drop_working_tree(removed));
             ran
         });
         let converted = converted.or_else(|error| {
             if is_noted {
-                self.catalog().drop_dirty_set(&collection.uuid)?;
+                Interrupt::shielded(|| self.catalog().drop_dirty_set(&collection.uuid))?;
             }
             Err(error)
         });
@@ -249,7 +250,10 @@ impl Conversion<'_> {
         let mut held = None;
         while let Some((key, note)) = cursor.next()? {
             if slows {
-                let (_, since) = held.get_or_insert_with(|| (now.hold_writers(), Instant::now()));
+                let (_, since) = match &held {
+                    Some(held) => held,
+                    None => held.insert((now.hold_writers()?, Instant::now())),
+                };
                 if since.elapsed() > SLICE {
                     held = None;
                     std::thread::sleep(PAUSE);

@@ -131,7 +131,7 @@ impl DocSource<Error> for QuerySource {
         if self.until_refresh == 0 {
             let limits = self.limits.get();
             // Each new context counts steps from zero, so the clock would never be checked.
-            limits.check()?;
+            limits.check_between_steps()?;
             cursor.set_context(limits);
             self.until_refresh = REFRESH_DOCUMENTS;
         }
@@ -148,7 +148,7 @@ impl DocSource<Error> for QuerySource {
     fn group(&mut self, groups: &mut Groups) -> Result<()> {
         let mut cursor = self.cursor.lock();
         let limits = self.limits.get();
-        limits.check()?;
+        limits.check_between_steps()?;
         cursor.set_context(limits);
         cursor.group(groups)
     }

@@ -27,7 +27,7 @@ impl CatalogState {
         if !collections.is_empty() {
             self.coordination.announce()?;
             for collection in &collections {
-                *collection.shared.gate.write() = collection.version;
+                *collection.shared.gate.close_for_sure() = collection.version;
             }
             self.announced.store(Some(Arc::new(collections.clone())));
         }

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_error::ErrorCode;
-use parking_lot::RwLock;
 
 use super::{
     Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_PROFILE, SYSTEM_VIEWS, Shared,
@@ -154,7 +153,8 @@ impl Catalog {
     ) -> Result<()> {
         let shared = before.shared.clone();
         self.state.close_gates(&[before.uuid])?;
-        self.replace_held(before, &mut shared.gate.write(), change)
+        let mut gate = shared.gate.close()?;
+        self.replace_held(before, &mut gate, change)
     }
 
     /// As [`Catalog::replace_with`], with the gate of the collection held.
@@ -332,7 +332,6 @@ impl Catalog {
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(Shared {
-                gate: RwLock::new(0),
                 hooks: self.state.hooks.clone(),
                 large: self.state.large,
                 coordination: self.state.coordination.clone(),
@@ -402,14 +401,14 @@ impl Catalog {
             let other = self.existing(other)?;
             self.state.close_gates(&[collection.uuid, other.uuid])?;
             // Later writers find that the collection is another one, and retry.
-            let mut gate = shared.gate.write();
+            let mut gate = shared.gate.close()?;
             let version = *gate;
             finish(&collection)?;
             *gate = DROPPED;
             drop(gate);
             let renamed = self.rename_locked(&other.ns, ns, true);
             if renamed.is_err() {
-                *shared.gate.write() = version;
+                *shared.gate.close_for_sure() = version;
             }
             renamed
         }
@@ -570,8 +569,8 @@ impl Catalog {
                 } else {
                     (target, &source)
                 };
-                let mut first = first.shared.gate.write();
-                let mut second = second.shared.gate.write();
+                let mut first = first.shared.gate.close()?;
+                let mut second = second.shared.gate.close()?;
                 let (of_source, of_target) = if source.uuid < target.uuid {
                     (&mut *first, &mut *second)
                 } else {

@@ -251,7 +251,7 @@ impl Catalog {
             collection.count(change);
             Ok(())
         });
-        written.unwrap_or_else(|| Err(super::not_found(system_views)))
+        written?.unwrap_or_else(|| Err(super::not_found(system_views)))
     }
 }
 

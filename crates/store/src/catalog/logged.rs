@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
-use parking_lot::RwLockWriteGuard;
 
-use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid, uuid};
+use super::{Catalog, CatalogState, Closed, Collection, SYSTEM_VIEWS, Uuid, uuid};
 use crate::oplog::{self, Batch, Change, Log, Oplog, OplogSettings};
 use frond_oplog::entry::Kind;
 use frond_storage::error::{Result, write_conflict};
@@ -409,9 +408,9 @@ impl Catalog {
         let mut collections: Vec<_> = view.iter().collect();
         // Transactions hold gates in the same order.
         collections.sort_unstable_by_key(|collection| collection.uuid);
-        let _gates: Vec<RwLockWriteGuard<'_, u64>> = (collections.iter())
-            .map(|collection| collection.shared.gate.write())
-            .collect();
+        let _gates = (collections.iter())
+            .map(|collection| collection.shared.gate.close())
+            .collect::<Result<Vec<Closed<'_>>>>()?;
         change(&self.state.oplog)?;
         self.note_change_of_oplog()
     }

@@ -280,7 +280,7 @@ impl CatalogState {
         for collection in before.iter() {
             let version = *versions.get(&collection.uuid).unwrap_or(&DROPPED);
             if version != collection.version {
-                *collection.shared.gate.write() = version;
+                *collection.shared.gate.close_for_sure() = version;
                 collection.shared.records.tail.notify();
             }
         }

@@ -25,6 +25,7 @@ mod ddl;
 mod definitions;
 mod dirty_set;
 mod emptying;
+mod gate;
 mod hooks;
 mod index_filters;
 mod logged;
@@ -52,7 +53,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
-use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use parking_lot::Mutex;
 
 use crate::coordination::Coordination;
 use crate::oplog::Oplog;
@@ -74,6 +75,7 @@ pub(crate) use catalog_snapshot::CatalogSnapshot;
 pub use ddl::{CreateIndexesInfo, DropInfo, IndexSelector};
 pub use definitions::ResolvedView;
 pub(crate) use dirty_set::{dirty_id, mark_dirty};
+use gate::{Closed, Gate};
 pub use hooks::Hooks;
 pub use index_filters::IndexFilter;
 use index_filters::IndexFilters;
@@ -106,7 +108,7 @@ pub const INDEXES_MAX: usize = 64;
 /// The interval at which a reader checks whether a committed definition is published.
 const PUBLICATION_WAIT: Duration = Duration::from_micros(50);
 
-/// The value of [`Shared::gate`] after the collection was dropped.
+/// The version at [`Shared::gate`] after the collection was dropped.
 const DROPPED: u64 = u64::MAX;
 
 /// One version of a collection's definition. Never changes; a change makes a new one.
@@ -148,7 +150,7 @@ struct Shared {
     upserts: AtomicI64,
     updates: AtomicI64,
     /// The current version, or [`DROPPED`]. Writers of documents hold it shared.
-    gate: RwLock<u64>,
+    gate: Gate,
     /// Odd while the definition changes.
     epoch: AtomicU64,
     /// The number of queries that looked for an `_id`.
@@ -365,10 +367,12 @@ impl Collection {
     }
 
     /// Keeps the writers of its documents waiting until the result is dropped.
-    pub(crate) fn hold_writers(&self) -> WritersHeld<'_> {
-        WritersHeld {
-            _gate: self.shared.gate.write(),
-        }
+    ///
+    /// # Errors
+    /// The operation was interrupted while it waited for them.
+    pub(crate) fn hold_writers(&self) -> Result<WritersHeld<'_>> {
+        let _gate = self.shared.gate.close()?;
+        Ok(WritersHeld { _gate })
     }
 
     /// Whether all trees that queries of this version read are in a snapshot.
@@ -405,7 +409,7 @@ impl Collection {
 
 /// Keeps the writers of a collection waiting.
 pub(crate) struct WritersHeld<'a> {
-    _gate: RwLockWriteGuard<'a, u64>,
+    _gate: Closed<'a>,
 }
 
 /// A handle of the catalog of one engine: of its current state, of a transaction, or of a fixed moment ([`scope`]). Cheap to

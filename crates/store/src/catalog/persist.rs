@@ -22,10 +22,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, doc};
-use parking_lot::RwLock;
 
 use super::records::{primary_index, unique_id};
-use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, uuid};
+use super::{Collection, Gate, Hooks, PlanCache, Shared, Uuid, View, uuid};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::coordination::cluster::{owner_of, stage_end_of_build};
 use crate::coordination::{Coordination, ServerId};
@@ -321,7 +320,7 @@ pub(super) fn load(
             None => Counts::default(),
         };
         let shared = Shared {
-            gate: RwLock::new(0),
+            gate: Gate::default(),
             hooks: hooks.clone(),
             large,
             ..Shared::default()

@@ -20,7 +20,7 @@ use crate::signal::TailSignal;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::index::Index;
 use frond_storage::index::spec::IndexSpec;
-use frond_storage::keyspace::{Direction, Snapshot, TreeId};
+use frond_storage::keyspace::{Direction, Snapshot, TreeId, Wait, WaitFor};
 use frond_storage::options::CollectionOptions;
 
 /// The state that all versions of a collection in the order of insertion share.
@@ -151,8 +151,14 @@ impl Collection {
     }
 
     /// Waits until no other insert into this capped collection is under way. The caller holds the gate.
-    pub(crate) fn lock_insertion(&self) -> MutexGuard<'_, Insertion> {
-        self.shared.records.insertion.lock()
+    ///
+    /// # Errors
+    /// The operation was interrupted while it waited.
+    pub(crate) fn lock_insertion(&self) -> Result<MutexGuard<'_, Insertion>> {
+        Ok(Wait::for_lock(
+            &self.shared.records.insertion,
+            WaitFor::Commits,
+        )?)
     }
 
     /// Tells tailable cursors of insertions.

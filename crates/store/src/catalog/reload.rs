@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicU64;
 
 use frond_bson::{Doc, DocBuf};
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
-use parking_lot::RwLock;
 
 use super::persist::{COLLECTION, INDEX, MULTIKEY, over_records, scan, tree_id};
 use super::records::{primary_index, unique_id};
-use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, definitions};
+use super::{Collection, Gate, Hooks, PlanCache, Shared, Uuid, View, definitions};
 use crate::coordination::Coordination;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::index::Index;
@@ -145,7 +144,7 @@ pub(super) fn load(
     let mut view = View::empty();
     for (name, entry) in scan(snapshot, COLLECTION)? {
         let collection = collection(&name, &entry, &known, &mut indexes, || Shared {
-            gate: RwLock::new(0),
+            gate: Gate::default(),
             epoch: AtomicU64::new(0),
             hooks: hooks.clone(),
             large,

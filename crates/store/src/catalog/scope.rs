@@ -17,7 +17,7 @@ use super::{
 use crate::coordination::{AtGate, Coordination};
 use frond_oplog::entry::Session;
 use frond_storage::error::{Result, command};
-use frond_storage::keyspace::{Snapshot, WriteSet};
+use frond_storage::keyspace::{Interrupt, Snapshot, WriteSet};
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
@@ -279,6 +279,7 @@ impl Catalog {
                 if (before == after && before.is_multiple_of(2)) || collection.is_in(&snapshot) {
                     return Ok(Some((collection, snapshot)));
                 }
+                Interrupt::check_current()?;
                 std::thread::sleep(PUBLICATION_WAIT);
             }
         }
@@ -287,14 +288,21 @@ impl Catalog {
     /// Runs `commit` while `collection` is the current definition and cannot change. `None`, without
     /// running it, if the definition has changed since. In a transaction the definition is checked by
     /// [`Catalog::stage`] and by the transaction's commit.
-    pub fn commit_on<R>(&self, collection: &Collection, commit: impl FnOnce() -> R) -> Option<R> {
+    ///
+    /// # Errors
+    /// The operation was interrupted while it waited for a change of the definition.
+    pub fn commit_on<R>(
+        &self,
+        collection: &Collection,
+        commit: impl FnOnce() -> R,
+    ) -> Result<Option<R>> {
         if !self.is_live() {
-            return Some(commit());
+            return Ok(Some(commit()));
         }
         point("staged documents are about to be committed");
         let _here = self.before_gate();
-        let gate = collection.shared.gate.read();
-        (*gate == collection.version).then(commit)
+        let gate = collection.shared.gate.pass()?;
+        Ok((*gate == collection.version).then(commit))
     }
 
     /// With other servers, waits for the lease. The result is dropped behind the gate.
@@ -305,19 +313,29 @@ impl Catalog {
 
     /// Runs `write` with the current definition of a collection, which cannot change meanwhile.
     /// `write` commits once and returns soon. `None` if there is no such collection.
-    pub fn write<R>(&self, ns: &Namespace, write: impl FnOnce(&Collection) -> R) -> Option<R> {
+    ///
+    /// # Errors
+    /// The operation was interrupted while it waited for a change of the definition.
+    pub fn write<R>(
+        &self,
+        ns: &Namespace,
+        write: impl FnOnce(&Collection) -> R,
+    ) -> Result<Option<R>> {
         loop {
-            let collection = self.collection(ns)?;
+            let Some(collection) = self.collection(ns) else {
+                return Ok(None);
+            };
             if !self.is_live() {
-                return Some(write(&collection));
+                return Ok(Some(write(&collection)));
             }
             let _here = self.before_gate();
-            let gate = collection.shared.gate.read();
+            let gate = collection.shared.gate.pass()?;
             if *gate == collection.version {
-                return Some(write(&collection));
+                return Ok(Some(write(&collection)));
             }
             // The definition changed between the two lines above, or is about to be published.
             drop(gate);
+            Interrupt::check_current()?;
             std::thread::yield_now();
         }
     }

@@ -17,15 +17,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::{MutexGuard, RwLockWriteGuard};
+use parking_lot::MutexGuard;
 
 use super::{
-    Catalog, CatalogSnapshot, CatalogState, Collection, DROPPED, Uuid, View, persist, reload,
+    Catalog, CatalogSnapshot, CatalogState, Closed, Collection, DROPPED, Uuid, View, persist,
+    reload,
 };
 use crate::coordination::cluster::{Closing, Done, NoReload, SETTLE_PAUSE, State, TAILS_PAUSE};
 use crate::coordination::{Cluster, Coordination, ServerInfo};
 use frond_storage::error::{Result, Unannounced};
-use frond_storage::keyspace::{Snapshot, TreeId, ValueRef, WriteSet};
+use frond_storage::keyspace::{
+    EngineError, Interrupt, Snapshot, TreeId, ValueRef, Wait, WaitFor, WriteSet,
+};
 use frond_storage::namespace::Namespace;
 
 /// The time between two looks at the state while gates are closed.
@@ -91,7 +94,7 @@ impl Drop for Changing<'_> {
 }
 
 /// The gates of collections that are held.
-type Gates<'a> = Vec<(&'a Arc<Collection>, RwLockWriteGuard<'a, u64>)>;
+type Gates<'a> = Vec<(&'a Arc<Collection>, Closed<'a>)>;
 
 impl CatalogState {
     /// Begins a change of the catalog.
@@ -99,9 +102,13 @@ impl CatalogState {
     /// # Errors
     /// With other servers: `NotWritablePrimary` (10107), errors of the engine.
     pub(super) fn lock_changes(&self) -> Result<Changing<'_>> {
-        // The commit tells what is wrong.
-        let _ = self.engine.await_room();
-        let own = Some(self.changing.lock());
+        // The commit tells what else is wrong.
+        if let Err(error @ EngineError::Interrupted { .. }) =
+            Interrupt::before_change(|| self.engine.await_room())
+        {
+            return Err(error.into());
+        }
+        let own = Some(Wait::for_lock(&self.changing, WaitFor::Schema)?);
         let state = self;
         let Some((cluster, version)) = self.coordination.acquire()? else {
             let of_all = None;
@@ -110,7 +117,7 @@ impl CatalogState {
         let of_all = OfAll {
             cluster,
             version,
-            reloading: Some(self.reloading.lock()),
+            reloading: Some(Wait::for_lock(&self.reloading, WaitFor::Schema)?),
             no_reload: Some(NoReload::new()),
         };
         let changing = Changing {
@@ -196,7 +203,7 @@ impl CatalogState {
         changed.retain(|collection| !held.iter().any(|(other, _)| other.uuid == collection.uuid));
         let mut taken: Gates<'_> = Vec::new();
         for collection in changed {
-            taken.push((collection, collection.shared.gate.write()));
+            taken.push((collection, collection.shared.gate.close()?));
         }
         let steps = u64::from(!is_odd);
         self.epoch.fetch_add(steps, Ordering::SeqCst);
@@ -273,7 +280,7 @@ impl CatalogState {
         closed.sort_unstable_by_key(|collection| collection.uuid);
         let mut held: Gates<'_> = Vec::with_capacity(closed.len());
         for collection in closed {
-            held.push((collection, collection.shared.gate.write()));
+            held.push((collection, collection.shared.gate.close()?));
         }
         let begin_or_end = || {
             self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -520,6 +527,7 @@ impl Catalog {
             }
             // A change of this server is about to be published, or one of another server is to be loaded.
             if !self.state.refresh() {
+                Interrupt::check_current()?;
                 std::thread::sleep(super::PUBLICATION_WAIT);
             }
         }

@@ -311,7 +311,7 @@ impl OpenTransaction {
         let mut gates = Vec::new();
         for (uuid, written) in &changes.written {
             if !changes.created.contains_key(uuid) {
-                let gate = written.shared.gate.read();
+                let gate = written.shared.gate.pass()?;
                 if *gate != written.version {
                     return Err(write_conflict());
                 }

@@ -208,7 +208,7 @@ impl ExecContext {
             let retained = held.map_or(0, |snapshot| engine.retained_by(snapshot));
             self.stops.set(retained > 0);
         }
-        self.limits.check()
+        self.limits.check_between_steps()
     }
 
     /// From here on scans stop when the snapshot keeps memtables in memory that take too much of it.

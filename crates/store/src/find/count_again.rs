@@ -43,7 +43,7 @@ impl DocumentStore {
         // If two requests count at the same time, only one may correct the counter.
         batch.guard(CATALOG_TREE, &counter_key(&collection.uuid));
         change_counter(&mut batch, &collection.uuid, change);
-        let committed = catalog.commit_on(&collection, || catalog.commit_logged(batch, None));
+        let committed = catalog.commit_on(&collection, || catalog.commit_logged(batch, None))?;
         if let Some(Ok(())) = committed {
             collection.count(change);
         }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Timestamp, doc};
 use frond_error::ErrorCode;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::cluster_time::ClusterTime;
 use crate::signal::TailSignal;
@@ -28,7 +28,7 @@ use frond_storage::clock::now_ms;
 use frond_storage::error::{Error, Result, command, corrupt};
 use frond_storage::keyspace::{
     CATALOG_TREE, Compression, Direction, Durability, Engine, Interrupt, MemberLog, Snapshot,
-    TreeId, TreeOptions, WriteSet,
+    TreeId, TreeOptions, Wait, WaitFor, WriteSet,
 };
 use frond_storage::merge::Counts;
 use frond_storage::namespace::Namespace;
@@ -480,12 +480,23 @@ impl Oplog {
         self.marks.total().entries
     }
 
+    /// Waits for the end of a step that removes entries, whose commit may have to wait.
+    fn share_maintenance(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        match self.maintenance.try_read() {
+            Some(shared) => Ok(shared),
+            None => {
+                Ok(Wait::begin(WaitFor::Commits)?
+                    .until(|time| self.maintenance.try_read_for(time))?)
+            }
+        }
+    }
+
     /// Changes how much is kept. What is beyond is removed by the next steps of [`Oplog::trim`].
     ///
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.
     pub fn resize(&self, settings: OplogSettings) -> Result<()> {
-        let _shared = self.maintenance.read();
+        let _shared = self.share_maintenance()?;
         let trees = self.trees().ok_or_else(is_off)?;
         let mut kept = self.settings.lock();
         let mut batch = WriteSet::new();
@@ -627,7 +638,7 @@ impl Oplog {
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.
     pub fn append_noop(&self, message: &Doc) -> Result<Timestamp> {
-        let _shared = self.maintenance.read();
+        let _shared = self.share_maintenance()?;
         let tree = self.tree().ok_or_else(is_off)?;
         let (mut batch, mut added) = (WriteSet::new(), Added::default());
         put_noop(&mut batch, tree, message, &mut added);

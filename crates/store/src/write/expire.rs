@@ -369,7 +369,7 @@ impl Expiry<'_> {
         // A document that failed is met again, first.
         let committed = self
             .catalog
-            .commit_on(collection, || staging.commit(Durability::Logged));
+            .commit_on(collection, || staging.commit(Durability::Logged))?;
         Ok(committed.map(|result| (at, result.map(|documents| documents as u64))))
     }
 

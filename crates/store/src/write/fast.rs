@@ -99,9 +99,9 @@ fn send_all(
         });
         match written {
             // Dropped meanwhile.
-            None => break,
-            Some(Err(error)) => retry.after(error)?,
-            Some(Ok(chunk)) => {
+            Ok(None) => break,
+            Err(error) | Ok(Some(Err(error))) => retry.after(error)?,
+            Ok(Some(Ok(chunk))) => {
                 stats.sent(chunk.updates as u64, chunk.upserts);
                 *sent += chunk.updates;
                 if chunk.ended {

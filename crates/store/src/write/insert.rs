@@ -214,11 +214,11 @@ pub(crate) fn insert_into(
             }
         });
         let chunk = match written {
-            None if only.is_some() => return Err(not_found(ns)),
+            Ok(None) if only.is_some() => return Err(not_found(ns)),
             // Dropped since it was ensured.
-            None => continue,
-            Some(Ok(chunk)) => chunk,
-            Some(Err(error)) => {
+            Ok(None) => continue,
+            Ok(Some(Ok(chunk))) => chunk,
+            Err(error) | Ok(Some(Err(error))) => {
                 let Err(error) = retry.after(error) else {
                     continue;
                 };

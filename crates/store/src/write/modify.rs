@@ -223,7 +223,7 @@ impl Target<'_> {
                 }
                 match self
                     .catalog
-                    .commit_on(&collection, || staging.commit(self.durability))
+                    .commit_on(&collection, || staging.commit(self.durability))?
                 {
                     // The collection's definition changed meanwhile.
                     None => {}
@@ -373,7 +373,7 @@ impl Target<'_> {
             }
             match self
                 .catalog
-                .commit_on(&collection, || staging.commit(self.durability))
+                .commit_on(&collection, || staging.commit(self.durability))?
             {
                 None => continue,
                 Some(Ok(_)) => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::op_stats;
 use frond_storage::error::{Error, Result, write_conflict};
-use frond_storage::keyspace::EngineError;
+use frond_storage::keyspace::{EngineError, Interrupt};
 
 /// The number of attempts before a conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;
@@ -66,6 +66,7 @@ impl<'a> Retry<'a> {
             op_stats::update(|op_stats| op_stats.write_conflicts += 1);
             return Ok(self.catalog.engine().await_transaction(*tree, key)?);
         }
+        Interrupt::check_current()?;
         self.attempts += 1;
         op_stats::update(|op_stats| op_stats.write_conflicts += 1);
         if self.attempts > ATTEMPTS_AT_ONCE {

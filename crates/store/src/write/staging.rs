@@ -184,7 +184,7 @@ impl<'a> Staging<'a> {
     ) -> Result<Staging<'a>> {
         // The lock comes before the snapshot, so that the snapshot shows what the last holder did.
         let capped = collection.settings.capped;
-        let insertion = capped.map(|_| collection.lock_insertion());
+        let insertion = capped.map(|_| collection.lock_insertion()).transpose()?;
         let snapshot = catalog.snapshot()?;
         let mut staging = Staging::new(catalog, collection, snapshot, buffers);
         if capped.is_some() {
@@ -502,7 +502,7 @@ impl<'a> Staging<'a> {
         let watched = self.stage_for_others(is_watched)?;
         self.keys.add_to_op_stats(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
-            self.insertion = Some(self.collection.lock_insertion());
+            self.insertion = Some(self.collection.lock_insertion()?);
         }
         // A handle of a fixed moment takes none.
         if !self.catalog.is_live() {

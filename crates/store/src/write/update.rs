@@ -386,9 +386,9 @@ pub(super) fn insert_upserted<O>(
             staging.commit(target.durability)
         });
         match done {
-            Some(Ok(_)) => return outcome(doc),
-            Some(Err(error)) => retry.after(error)?,
-            None => {}
+            Ok(Some(Ok(_))) => return outcome(doc),
+            Err(error) | Ok(Some(Err(error))) => retry.after(error)?,
+            Ok(None) => {}
         }
     }
 }

@@ -24,6 +24,7 @@ mod fast_updates;
 mod geo;
 mod index_builds;
 mod index_kinds;
+mod interrupted_waits;
 mod large_documents;
 mod long_keys;
 mod memory;

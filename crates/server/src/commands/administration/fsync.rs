@@ -6,6 +6,7 @@ use frond_error::{Error, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use crate::fsync_lock;
 use frond_runtime::Work;
 
 /// The default limit of the wait for writes that had begun before a lock.
@@ -44,10 +45,14 @@ impl Command for Fsync {
         })?;
         let (server, store) = (cx.server, &cx.server.store);
         if args.flag("lock")?.unwrap_or(false) {
-            let count = server
-                .maintenance
-                .fsync_lock
-                .lock(store, Duration::from_millis(timeout))?;
+            let timeout = Duration::from_millis(timeout);
+            let check = || {
+                cx.connection.running.lock().waits_for = Some(fsync_lock::LOCK_WAIT);
+                Ok(cx.limits.check()?)
+            };
+            let locked = server.maintenance.fsync_lock.lock(store, timeout, check);
+            cx.connection.running.lock().waits_for = None;
+            let count = locked?;
             return Ok(doc! {
                 "info": "now locked against writes, use db.fsyncUnlock() to unlock",
                 "lockCount": count,
@@ -94,7 +99,7 @@ mod tests {
 
     use frond_bson::doc;
 
-    use crate::testing::TestServer;
+    use crate::testing::{TestServer, wait_until};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn it_checkpoints() {
@@ -164,6 +169,12 @@ mod tests {
         let write = shared.maintenance.fsync_lock.try_write().unwrap();
         let lock = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": 20};
         assert_eq!(server.code("admin", lock.clone()), 24);
+        let timed = doc! {"fsync": 1, "lock": true, "maxTimeMS": 20};
+        assert_eq!(server.code("admin", timed), 50);
+        // Later writes do not wait for a lock that nobody wants any more.
+        wait_until("a write", || {
+            shared.maintenance.fsync_lock.try_write().is_some()
+        });
         drop(write);
         server.run("admin", lock);
         assert!(shared.maintenance.fsync_lock.try_write().is_none());

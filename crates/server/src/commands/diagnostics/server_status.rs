@@ -198,7 +198,8 @@ fn global_lock(server: &Server) -> DocBuf {
         if !running.active {
             continue;
         }
-        let count = match (running.waits_for, running.writes) {
+        let waits_for = running.waits_for.or(connection.commit_waits.get());
+        let count = match (waits_for, running.writes) {
             (None, true) => &mut writers,
             (None, false) => &mut readers,
             (Some(_), true) => &mut queued_writers,

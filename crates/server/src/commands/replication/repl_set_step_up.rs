@@ -46,12 +46,12 @@ impl Command for ReplSetStepUp {
         set.initiated()?;
         // A dry run of an election does not exist here.
         cx.args().flag("skipDryRun")?;
-        stand_for_election(set)
+        stand_for_election(cx, set)
     }
 }
 
 /// Makes this member the primary, unless it is.
-fn stand_for_election(set: &Replication) -> Result<DocBuf> {
+fn stand_for_election(cx: &Context<'_>, set: &Replication) -> Result<DocBuf> {
     let (member, consensus) = (set.initiated()?, set.consensus());
     let Some(consensus) = consensus.filter(|_| !member.is_primary()) else {
         return Ok(DocBuf::new());
@@ -68,7 +68,7 @@ fn stand_for_election(set: &Replication) -> Result<DocBuf> {
         let reason = format!("Election failed: {}", refusal(&error).message());
         Error::new(ErrorCode::CommandFailed, reason)
     })?;
-    while !wait_for_office(set, until.min(Instant::now() + ATTEMPT)) {
+    while !wait_for_office(cx, set, until.min(Instant::now() + ATTEMPT))? {
         if Instant::now() >= until {
             return Err(Error::new(ErrorCode::CommandFailed, "Election failed."));
         }
@@ -80,14 +80,18 @@ fn stand_for_election(set: &Replication) -> Result<DocBuf> {
 }
 
 /// Returns whether this member is the primary before `until`.
-fn wait_for_office(set: &Replication, until: Instant) -> bool {
+///
+/// # Errors
+/// The command was interrupted.
+fn wait_for_office(cx: &Context<'_>, set: &Replication, until: Instant) -> Result<bool> {
     while !set.is_primary() {
         if Instant::now() >= until {
-            return false;
+            return Ok(false);
         }
+        cx.limits.check()?;
         std::thread::sleep(POLL_INTERVAL);
     }
-    true
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{
     Cluster, Pauses, STATE_KEY, ServerId, WATCHED_CHANGE, WATCHED_KEY, read_doc, unregistered,
 };
 use frond_storage::error::{Result, corrupt, write_conflict};
-use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
+use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, Wait, WaitFor, WriteSet};
 
 /// Looks for the lock between two looks for dead holders.
 const LOOKS_PER_SEARCH: u32 = 64;
@@ -191,6 +191,7 @@ impl Cluster {
     }
 
     fn acquire_as(&self, id: &ServerId, for_ms: i64) -> Result<State> {
+        let wait = Wait::begin(WaitFor::Schema)?;
         let mut pauses = Pauses::default();
         let mut looks: u32 = 0;
         loop {
@@ -225,6 +226,7 @@ impl Cluster {
             if looks.is_multiple_of(LOOKS_PER_SEARCH) {
                 self.clear_dead_lock()?;
             }
+            wait.check()?;
             pauses.wait();
         }
     }
@@ -262,7 +264,9 @@ impl Cluster {
         }
         let state = self.change_held(|state| state.closing = closing.clone())?;
         self.note_change();
-        self.await_others(|done| done.closed == state.seq)?;
+        let wait = Wait::begin(WaitFor::Schema)?;
+        self.await_others(Some(&wait), |done| done.closed == state.seq)?;
+        drop(wait);
         self.held_lock.lock().closed = closing;
         Ok(())
     }
@@ -315,7 +319,7 @@ impl Cluster {
             state.announced = true;
             state.closing = Closing::Some(Vec::new());
         })?;
-        self.await_others(|done| done.closed == state.seq)
+        self.await_others(None, |done| done.closed == state.seq)
     }
 
     /// Lets the next server change the catalog. Returns the version of the catalog, and whether that is a new one because of
@@ -354,7 +358,7 @@ impl Cluster {
     /// # Errors
     /// `NotWritablePrimary` (10107) if the lease is lost meanwhile; errors of the engine.
     pub fn await_loaded(&self, version: i64) -> Result<()> {
-        self.await_others(|done| done.loaded >= version)
+        self.await_others(None, |done| done.loaded >= version)
     }
 
     /// Waits until all other servers have heard of a change of a watched collection.
@@ -362,11 +366,12 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::await_loaded`].
     pub fn await_watched(&self, change: i64) -> Result<()> {
-        self.await_others(|done| done.watched >= change)
+        self.await_others(None, |done| done.watched >= change)
     }
 
-    /// Waits until all other servers have done something. Those whose leases are over are removed.
-    fn await_others(&self, has_done: impl Fn(&Done) -> bool) -> Result<()> {
+    /// Waits until all other servers have done something. Those whose leases are over are removed. The operation can end the wait if
+    /// there is a `wait`.
+    fn await_others(&self, wait: Option<&Wait>, has_done: impl Fn(&Done) -> bool) -> Result<()> {
         let me = self.id();
         let mut pauses = Pauses::default();
         loop {
@@ -383,6 +388,7 @@ impl Cluster {
             if servers.iter().any(|server| server.is_over(now_ms)) {
                 self.remove_dead()?;
             }
+            wait.map_or(Ok(()), Wait::check)?;
             pauses.wait();
         }
     }
