@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use frond_bson::{DocBuf, doc};
+use frond_bson::{ArrayBuf, DocBuf, doc};
 use frond_javascript::{Placement, WorkerProgram};
 use frond_store::{
     ActivityEvent, ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions,
@@ -21,9 +21,13 @@ use frond_store::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::audit::{Actor, When};
 use crate::background;
+use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
 use crate::commands::COMMANDS;
+use crate::commands::administration::log_rotate::rotate_logs;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
+use crate::commands::diagnostics::get_cmd_line_opts;
 use crate::commands::replication::repl_set_status;
 use crate::feature_version;
 use crate::host::file_handles::HandleLimit;
@@ -314,16 +318,37 @@ fn open_server(
             StartError::Random(error) => FatalError::new(1, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
+            StartError::Audit(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
     background::follow_set(&server);
     tokio::task::block_in_place(|| background::lead_alone(&server))
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
     tokio::task::block_in_place(|| {
+        record_start(&server)?;
         startup_log::write(&server);
         feature_version::write(&server);
-    });
+        Ok(())
+    })?;
     Ok(server)
+}
+
+/// Records the start in the audit log, with the settings.
+fn record_start(server: &Server) -> Result<(), FatalError> {
+    let Some(audit) = &server.audit else {
+        return Ok(());
+    };
+    (audit.reload(&server.store)).map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
+    let mut parameters = ArrayBuf::new();
+    if let Ok(parameter) = server.set.cluster_parameters.get(CHANGE_STREAM_OPTIONS) {
+        parameters.push(&parameter);
+    }
+    let param = doc! {
+        "startupOptions": get_cmd_line_opts::parsed(&server.settings),
+        "initialClusterServerParameters": parameters.as_value(),
+    };
+    (audit.record(Actor::Server, "startup", &param, 0, When::Before))
+        .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))
 }
 
 /// Starts the jobs of the server itself.
@@ -338,6 +363,7 @@ fn start_background(server: &Arc<Server>) -> Result<background::TtlMonitor, Fata
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
+    tokio::spawn(background::sync_audit(server.clone()));
     tokio::spawn(background::tell_life(server.clone(), COMPATIBLE_VERSION));
     background::TtlMonitor::start(server).map_err(|error| FatalError::thread(&error))
 }
@@ -393,6 +419,9 @@ fn close(server: &Server) -> Result<(), FatalError> {
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;
+    if let Some(audit) = &server.audit {
+        tokio::task::block_in_place(|| audit.close());
+    }
     Ok(())
 }
 
@@ -694,7 +723,10 @@ impl Signals {
                 () = received(&mut self.hangup) => "SIGHUP",
                 _ = stop.wait_for(|stop| *stop) => return,
                 _ = self.rotate.recv() => {
-                    if let Err(error) = server.log.rotate() {
+                    let rotated = tokio::task::block_in_place(|| {
+                        rotate_logs(server, Actor::Server, (true, true))
+                    });
+                    if let Err(error) = rotated {
                         let attributes = doc! {"error": error.to_string()};
                         server.log.error(
                             Component::Control, 23168, "SignalHandler", "Log rotation failed", &attributes,
