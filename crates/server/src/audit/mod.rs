@@ -38,10 +38,10 @@ use crate::observability::log::{Component, Log, stamped};
 use crate::observability::metrics::Counter;
 use crate::settings::{AuditDestination, AuditFormat, AuditSettings, LogRotate, Settings};
 
-/// Who an event is about.
+/// The one that an event is about.
 #[derive(Clone, Copy)]
 pub enum Actor<'a> {
-    /// The server itself.
+    /// The server, by its own actions.
     Server,
     /// A connection, and who is logged in.
     Client(&'a Connection, Option<&'a User>),
@@ -57,12 +57,12 @@ pub struct AuditConfig {
     /// Whether commands that are permitted make events, too.
     pub authorization_success: bool,
     parsed: Option<Arc<Filter>>,
-    /// Whether the filter may match a check of privileges.
-    matches_checks: bool,
+    /// The condition of the filter on the type of an event, if it has one.
+    of_type: Option<Arc<Filter>>,
 }
 
 impl AuditConfig {
-    /// A configuration.
+    /// Parses the filter of a configuration.
     ///
     /// # Errors
     /// Those of the filter.
@@ -76,13 +76,27 @@ impl AuditConfig {
         } else {
             Some(Arc::new(Filter::parse(filter)?))
         };
+        let of_type = match filter.get("atype") {
+            None => None,
+            Some(condition) => {
+                let mut of_type = DocBuf::new();
+                of_type.push_value("atype", &condition);
+                Some(Arc::new(Filter::parse(&of_type)?))
+            }
+        };
         Ok(AuditConfig {
             generation,
             filter: filter.to_owned(),
             authorization_success,
             parsed,
-            matches_checks: may_match_checks(filter)?,
+            of_type,
         })
+    }
+
+    /// Whether the filter may match an event of this type: its condition on the type allows that.
+    fn may_match(&self, atype: &str) -> bool {
+        let of_type = self.of_type.as_ref();
+        of_type.is_none_or(|filter| filter.matches(&doc! {"atype": atype}))
     }
 
     /// The configuration as `getAuditConfig` shows it.
@@ -96,16 +110,6 @@ impl AuditConfig {
         out.push("auditAuthorizationSuccess", self.authorization_success);
         out
     }
-}
-
-/// Whether a filter may match an event of the type `authCheck`: its condition on the type allows that.
-fn may_match_checks(filter: &Doc) -> Result<bool> {
-    let Some(condition) = filter.get("atype") else {
-        return Ok(true);
-    };
-    let mut of_type = DocBuf::new();
-    of_type.push_value("atype", &condition);
-    Ok(Filter::parse(&of_type)?.matches(&doc! {"atype": "authCheck"}))
 }
 
 /// The audit log of a server.
@@ -201,7 +205,8 @@ impl Audit {
 
     /// Changes which events are recorded.
     pub fn configure(&self, config: AuditConfig) {
-        if config.authorization_success && !config.matches_checks {
+        let matches_checks = config.may_match("authCheck");
+        if config.authorization_success && !matches_checks {
             self.log.warning(
                 Component::Access,
                 9_940_001,
@@ -210,7 +215,7 @@ impl Audit {
                 &doc! {"filter": &config.filter},
             );
         }
-        let records = config.authorization_success && config.matches_checks;
+        let records = config.authorization_success && matches_checks;
         *self.config.write() = Arc::new(config);
         self.records_checks.store(records, Ordering::Release);
     }
@@ -239,11 +244,15 @@ impl Audit {
         self.records_checks.load(Ordering::Acquire)
     }
 
-    /// Checks before an action that its event can be written, so that it can still be refused.
+    /// Checks before an action that an event of one of these types can be written, so that it can still be refused.
     ///
     /// # Errors
     /// `OperationFailed` (96).
-    pub fn prepare(&self) -> Result<()> {
+    pub fn prepare(&self, types: &[&str]) -> Result<()> {
+        let config = self.config();
+        if !types.iter().any(|atype| config.may_match(atype)) {
+            return Ok(());
+        }
         match self.sink.prepare() {
             Err(why) if !self.continues => {
                 self.failed.add(1);
@@ -275,6 +284,11 @@ impl Audit {
             return Ok(());
         }
         drop(config);
+        // Where commands go on, their actions happen whatever becomes of the event, so it is kept.
+        let when = match when {
+            When::Before if self.continues => When::After,
+            when => when,
+        };
         let was_failing = self.sink.is_failing();
         let written = match self.format {
             AuditFormat::Bson => self.sink.write(event.as_bytes(), when),
@@ -310,12 +324,7 @@ impl Audit {
             );
         }
         match when {
-            _ if self.continues => {
-                if when == When::Before {
-                    self.lost.add(1);
-                }
-                Ok(())
-            }
+            _ if self.continues => Ok(()),
             When::Before => Err(refused(&failed.why)),
             When::After | When::AfterChange => Err(Error::new(
                 ErrorCode::OperationFailed,

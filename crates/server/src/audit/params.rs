@@ -8,6 +8,8 @@ use frond_store::{CatalogChange, IndexState, ViewChange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audited {
     Nothing,
+    /// None of its own: it changes the catalog.
+    Catalog,
     /// An event with the name of the command and its fields, which MongoDB does not have.
     Itself,
     /// A copy of everything begins or was made.
@@ -30,6 +32,32 @@ pub enum Audited {
     SetClusterParameter,
     AuditConfigure,
     Shutdown,
+}
+
+/// Types of events of changes of the catalog.
+const OF_CATALOG: &[&str] = &[
+    "createDatabase",
+    "createCollection",
+    "createIndex",
+    "dropCollection",
+    "dropDatabase",
+    "dropIndex",
+    "renameCollection",
+];
+
+impl Audited {
+    /// The types of events that the command with this name may make.
+    pub fn types<'a>(self, name: &'a &'a str) -> &'a [&'a str] {
+        match self {
+            Audited::Nothing => &[],
+            Audited::Catalog | Audited::DropCollection | Audited::DropDatabase => OF_CATALOG,
+            Audited::Backup => &["backup"],
+            Audited::ReplSetReconfig => &["replSetReconfig"],
+            Audited::ApplicationMessage => &["applicationMessage"],
+            Audited::AuditConfigure => &["auditConfigure"],
+            _ => std::slice::from_ref(name),
+        }
+    }
 }
 
 /// The result of an index build that has failed, and of a drop of what is not there.

@@ -43,7 +43,7 @@ pub enum When {
     AfterChange,
 }
 
-/// What is left of an event whose write has failed.
+/// The fate of an event whose write has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     pub why: Arc<str>,
@@ -115,7 +115,7 @@ impl Sink {
         Ok(Sink::new(Target::File(file)))
     }
 
-    /// The system's log.
+    /// The log of the system, with the facility `user`.
     ///
     /// # Errors
     /// A message: there is none.
@@ -147,7 +147,7 @@ impl Sink {
     /// Writes an event, together with those of others.
     ///
     /// # Errors
-    /// If it is not written.
+    /// The event is not written.
     pub fn write(&self, event: &[u8], when: When) -> Result<(), Failed> {
         let done = {
             let mut queue = self.queue.lock();

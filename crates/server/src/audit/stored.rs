@@ -13,7 +13,7 @@ const COLLECTION: (&str, &str) = ("config", "settings");
 const ID: &str = "audit";
 
 impl AuditConfig {
-    /// Stores it, durably.
+    /// Stores it durably in `config.settings`.
     ///
     /// # Errors
     /// Errors of the store.

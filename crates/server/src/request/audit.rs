@@ -37,7 +37,7 @@ pub struct Running<'a> {
     known: Known,
     /// The event that it makes.
     audits: Audited,
-    /// Who was logged in before it ran.
+    /// The user that was logged in before it ran.
     user: Option<Arc<User>>,
     /// The state before it ran that its event needs.
     before: Option<DocBuf>,
@@ -71,7 +71,7 @@ pub fn begin<'a>(
     }
     let (audits, mut before) = (declared(known, request), None);
     if audits != Audited::Nothing && !is_resumed {
-        audit.prepare()?;
+        audit.prepare(audits.types(&known.name()))?;
         before = state_for(server, audits, request);
     }
     Ok(Some(Running {
@@ -148,7 +148,7 @@ impl Running<'_> {
         let (spec, body, db) = (self.known.spec, request.body, request.db);
         let name = spec.name();
         let param = match self.audits {
-            Audited::Nothing => return Ok(()),
+            Audited::Nothing | Audited::Catalog => return Ok(()),
             Audited::Itself => audit::of_command(db, body, secrets(spec, request)),
             Audited::Backup => {
                 let param = audit::of_command(db, body, secrets(spec, request));

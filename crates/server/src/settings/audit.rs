@@ -10,7 +10,6 @@ use frond_query::matcher::Filter;
 pub enum AuditDestination {
     File,
     Syslog,
-    /// Standard output.
     Console,
 }
 

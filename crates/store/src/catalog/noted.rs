@@ -29,7 +29,7 @@ pub enum CatalogChange {
     },
     ViewCreated(ViewChange),
     ViewDropped(ViewChange),
-    /// An index, and how far it is.
+    /// The progress of an index.
     Index(IndexState, IndexNamed),
     IndexDropped(IndexNamed),
 }
@@ -43,7 +43,7 @@ pub struct ViewChange {
     pub pipeline: ArrayBuf,
 }
 
-/// How far an index is.
+/// The progress of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
     Started,

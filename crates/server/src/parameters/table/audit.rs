@@ -1,4 +1,4 @@
-//! The audit log.
+//! The destination, the format and the filter of the audit log.
 
 use frond_bson::Value;
 use frond_error::Error;
