@@ -515,3 +515,95 @@ fn push_name(entry: &mut DocBuf, field: &str, name: &UserName) {
     entry.push(field, &*name.name);
     entry.push("db", &*name.db);
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::sink::TestTarget;
+    use super::*;
+
+    fn audit(change: impl FnOnce(&mut AuditSettings)) -> (Audit, Arc<TestTarget>) {
+        let mut settings = AuditSettings::default();
+        change(&mut settings);
+        let target = Arc::new(TestTarget::default());
+        let sink = Sink::memory(target.clone());
+        let log = Arc::new(Log::open(&Settings::default()).unwrap());
+        let audit = Audit::new(&settings, LogRotate::Rename, sink, &log, 1, None).unwrap();
+        (audit, target)
+    }
+
+    fn record(audit: &Audit, when: When) -> Result<()> {
+        audit.record(Actor::Server, "shutdown", Doc::empty(), 0, when)
+    }
+
+    #[test]
+    fn an_event_that_cannot_be_written_refuses_its_action() {
+        let (audit, target) = audit(|_| {});
+        target.fails.store(true, Ordering::Relaxed);
+        for (when, expected) in [
+            (
+                When::Before,
+                "refused, because the audit log cannot be written: no space left",
+            ),
+            (
+                When::AfterChange,
+                "the command was executed, but its audit event",
+            ),
+        ] {
+            let failure = record(&audit, when).unwrap_err();
+            assert_eq!(failure.code().code(), 96);
+            assert!(
+                failure.message().contains(expected),
+                "{}",
+                failure.message()
+            );
+        }
+        assert_eq!(audit.prepare(&["shutdown"]).unwrap_err().code().code(), 96);
+        assert_eq!(audit.status().get_i64("failed"), Some(3));
+        assert_eq!(audit.status().get_bool("isFailing"), Some(true));
+        target.fails.store(false, Ordering::Relaxed);
+        audit.prepare(&["shutdown"]).unwrap();
+        assert_eq!(audit.status().get_bool("isFailing"), Some(false));
+        let written = target
+            .bytes
+            .lock()
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        assert_eq!(written, 1, "that of the action that has happened");
+    }
+
+    #[test]
+    fn actions_go_on_where_the_settings_say_so() {
+        let (audit, target) = audit(|settings| settings.continues = true);
+        target.fails.store(true, Ordering::Relaxed);
+        record(&audit, When::Before).unwrap();
+        record(&audit, When::After).unwrap();
+        audit.prepare(&["shutdown"]).unwrap();
+        let status = audit.status();
+        let counts = ["events", "failed", "lost"].map(|name| status.get_i64(name));
+        assert_eq!(counts, [Some(0), Some(2), Some(0)]);
+        target.fails.store(false, Ordering::Relaxed);
+        record(&audit, When::After).unwrap();
+        let written = target
+            .bytes
+            .lock()
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        assert_eq!(written, 3);
+    }
+
+    #[test]
+    fn actions_whose_events_the_filter_excludes_are_not_refused() {
+        let filter = doc! {"atype": {"$in": ["createUser"]}};
+        let (audit, target) = audit(|settings| settings.filter = Some(filter));
+        target.fails.store(true, Ordering::Relaxed);
+        audit.prepare(&["dropUser", "shutdown"]).unwrap();
+        record(&audit, When::Before).unwrap();
+        assert!(audit.prepare(&["dropUser", "createUser"]).is_err());
+        assert_eq!(Audited::Catalog.types(&"create").len(), 7);
+        assert_eq!(Audited::Itself.types(&"collMod"), ["collMod"]);
+    }
+}

@@ -1,5 +1,6 @@
 //! Running the server: start, signals, clean shutdown.
 
+mod audit;
 mod old_standby;
 mod service_manager;
 mod startup_log;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use frond_bson::{ArrayBuf, DocBuf, doc};
+use frond_bson::{DocBuf, doc};
 use frond_javascript::{Placement, WorkerProgram};
 use frond_store::{
     ActivityEvent, ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions,
@@ -21,13 +22,11 @@ use frond_store::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::audit::{Actor, When};
+use crate::audit::Actor;
 use crate::background;
-use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
 use crate::commands::COMMANDS;
 use crate::commands::administration::log_rotate::rotate_logs;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
-use crate::commands::diagnostics::get_cmd_line_opts;
 use crate::commands::replication::repl_set_status;
 use crate::feature_version;
 use crate::host::file_handles::HandleLimit;
@@ -325,30 +324,12 @@ fn open_server(
     tokio::task::block_in_place(|| background::lead_alone(&server))
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
     tokio::task::block_in_place(|| {
-        record_start(&server)?;
+        audit::record_start(&server)?;
         startup_log::write(&server);
         feature_version::write(&server);
         Ok(())
     })?;
     Ok(server)
-}
-
-/// Records the start in the audit log, with the settings.
-fn record_start(server: &Server) -> Result<(), FatalError> {
-    let Some(audit) = &server.audit else {
-        return Ok(());
-    };
-    (audit.reload(&server.store)).map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
-    let mut parameters = ArrayBuf::new();
-    if let Ok(parameter) = server.set.cluster_parameters.get(CHANGE_STREAM_OPTIONS) {
-        parameters.push(&parameter);
-    }
-    let param = doc! {
-        "startupOptions": get_cmd_line_opts::parsed(&server.settings),
-        "initialClusterServerParameters": parameters.as_value(),
-    };
-    (audit.record(Actor::Server, "startup", &param, 0, When::Before))
-        .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))
 }
 
 /// Starts the jobs of the server itself.
