@@ -87,11 +87,14 @@ pub fn begin<'a>(
 
 /// The event that a command makes. A stream of a backup is an aggregation.
 fn declared(known: &Known, request: &Request<'_>) -> Audited {
-    match request.body.get_array("pipeline") {
-        Some(pipeline) if known.name() == "aggregate" && is_backup_stream(pipeline) => {
-            Audited::Backup
-        }
-        _ => known.spec.audits,
+    let is_backup = || {
+        let pipeline = request.body.get_array("pipeline");
+        pipeline.is_some_and(is_backup_stream)
+    };
+    if known.name() == "aggregate" && is_backup() {
+        Audited::Backup
+    } else {
+        known.spec.audits
     }
 }
 
