@@ -137,6 +137,7 @@ ALL = {
     "replica-set-rollbacks": (300, python("replica_set_rollbacks")),
     "replica-set-secured": (180, python("replica_set_secured")),
     "authorization": (300, python("authorization")),
+    "audit": (180, python("audit")),
     "migrate": (300, python("migrate")),
     "transfer": (120, python("transfer")),
     "tool-files": (180, python("tool_files")),

@@ -152,6 +152,7 @@ impl ClusterParameters {
 
 fn unknown(name: &str) -> Error {
     let advice = match name {
+        "auditConfig" => ": use setAuditConfig",
         "defaultMaxTimeMS" => ": set maxTimeMS on the operation instead",
         _ => "",
     };

@@ -161,6 +161,8 @@ pub struct Connection {
     pub has_member_certificate: AtomicBool,
     /// The address of the server that the client is connected to, over TCP.
     pub local_ip: OnceLock<IpAddr>,
+    /// Identifies the connection in the audit log.
+    pub audit_id: OnceLock<[u8; 16]>,
     /// The logged-in user. The connection's own commands read [`ClientState::identity`].
     pub identity: Mutex<Option<Arc<User>>>,
     /// The operation that it runs.
@@ -265,6 +267,7 @@ impl Connections {
             certificate_subject: OnceLock::new(),
             has_member_certificate: AtomicBool::new(false),
             local_ip: OnceLock::new(),
+            audit_id: OnceLock::new(),
             identity: Mutex::default(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),

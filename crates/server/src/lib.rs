@@ -6,6 +6,7 @@
 mod access;
 mod addresses;
 mod arguments;
+mod audit;
 mod authentication;
 mod authorization;
 mod background;

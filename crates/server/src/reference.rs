@@ -51,7 +51,8 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | what | what happens |
 | --- | --- |
 | logins by LDAP, Kerberos, OIDC and AWS IAM | refused, as a mechanism that is not enabled |
-| encryption at rest, auditing | their settings are errors |
+| encryption at rest | its settings are errors |
+| audit logs in the schema OCSF, encrypted or compressed; the cluster parameter `auditConfig` | an error. The rest of the [audit log](audit.md) is there |
 | the UUID of a session in the oplog and in events of transactions, with authorization on | `lsid.id` is a digest of the UUID and the user |
 | the users and roles that `killAllSessionsByPattern` impersonates | an error; `uid` and `lsid` select sessions |
 | the old commands `group` and `eval` | an error, unless the server is started with `--setParameter enableGroupAndEval=true`; `eval` has no `db` ([functions](javascript.md)) |

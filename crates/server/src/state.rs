@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
@@ -54,6 +55,8 @@ pub struct Server {
     pub clients: Clients,
     pub execution: Execution,
     pub records: Records,
+    /// None if nothing is audited.
+    pub audit: Option<Audit>,
 }
 
 /// The identity of this run of the server, and its end.
@@ -163,6 +166,8 @@ pub enum StartError {
     ReplicaSet(Error),
     /// Spans cannot be sent.
     Tracing(SpanError),
+    /// The destination of audit events cannot be opened, or their filter is none.
+    Audit(String),
     /// The filter of the profiler is none.
     ProfileFilter(Error),
     /// The system gives it no random bytes.
@@ -185,6 +190,7 @@ impl Server {
         tls: Option<Tls>,
         port: u16,
     ) -> Result<Server, StartError> {
+        let audit = Audit::open(&settings, &log, port).map_err(StartError::Audit)?;
         let instance = Instance::new(&settings, port);
         set_hooks(&store, &log, &metrics, &instance);
         let set = ReplicaSet::open(&settings, &store, &instance, &log)?;
@@ -208,6 +214,7 @@ impl Server {
             log,
             store,
             metrics,
+            audit,
         })
     }
 

@@ -38,9 +38,9 @@ pub use admin::{
 };
 pub use aggregate::{AggregateRequest, StageStats};
 pub use catalog::{
-    CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexFilter,
-    IndexSelector, LastWritten, PartitionSelector, ResolvedView, SessionHistory, SessionKey,
-    StatementId,
+    CatalogChange, CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged,
+    IndexFilter, IndexNamed, IndexSelector, IndexState, LastWritten, PartitionSelector,
+    ResolvedView, SessionHistory, SessionKey, StatementId, ViewChange, noting_changes,
 };
 pub use change_stream::is_change_stream;
 pub use cluster_time::ClusterTime;

@@ -26,11 +26,15 @@ pub use x509::log_in_by_certificate;
 
 use crate::access::{User, restrictions_allow};
 use crate::arguments::Arguments;
+use crate::audit::{self, Actor, When};
 use crate::connection::{ClientState, Connection, Peer};
 use crate::context::Context;
 use crate::logins::Attempt;
 use crate::observability::log::Component;
 use crate::state::Server;
+
+/// The result of a login that was begun and not continued, in the audit log.
+const AUTHENTICATION_ABANDONED: i32 = 337;
 
 /// Characters of the name of a user, and of the reason of a failure, that the log shows.
 const LOGGED_CHARS_MAX: usize = 256;
@@ -72,6 +76,21 @@ pub fn current_user(
     );
     set_identity(connection, state, None);
     Ok(None)
+}
+
+/// Records a login that was begun and is not continued.
+pub fn abandoned(server: &Server, connection: &Connection, state: &mut ClientState) {
+    let pending = state.login.pending.take();
+    // A driver that has guessed the mechanism begins with the right one.
+    let pending = pending.filter(|pending| !pending.attempt.speculative);
+    if let (Some(audit), Some(pending)) = (&server.audit, pending) {
+        let user = shortened_name(&pending.attempt.user);
+        let param = audit::of_login(&user, pending.attempt.mechanism.name());
+        let actor = Actor::Client(connection, state.identity.as_deref());
+        let code = AUTHENTICATION_ABANDONED;
+        // Nothing is refused by it; `record` counts and logs an event that cannot be written.
+        let _ = audit.record(actor, "authenticate", &param, code, When::After);
+    }
 }
 
 /// Ends the login of a connection.
@@ -135,6 +154,14 @@ fn fail(cx: &mut Context<'_>, attempt: &Attempt, why: &str) -> Error {
         "Failed to authenticate",
         &attributes,
     );
+    if let Some(audit) = &server.audit {
+        let user = shortened_name(&attempt.user);
+        let param = audit::of_login(&user, attempt.mechanism.name());
+        let actor = Actor::Client(cx.connection, cx.state.identity.as_deref());
+        let code = ErrorCode::AuthenticationFailed.code();
+        // The login has failed in any case; `record` counts and logs an event that cannot be written.
+        let _ = audit.record(actor, "authenticate", &param, code, When::After);
+    }
     server.clients.logins.counters.failed();
     let delay = server.settings.logins.failed_delay;
     if attempt.speculative && cx.name == "hello" {
@@ -169,6 +196,15 @@ fn succeed(cx: &mut Context<'_>, attempt: &Attempt, id: Option<[u8; 16]>) -> Res
         // The client knows the password, so it may know why.
         fail(cx, attempt, refused.message());
         return Err(refused);
+    }
+    if let Some(audit) = &server.audit {
+        let param = audit::of_login(&attempt.user, attempt.mechanism.name());
+        let actor = Actor::Client(cx.connection, Some(&user));
+        let recorded = audit.record(actor, "authenticate", &param, 0, When::Before);
+        if let Err(refused) = recorded {
+            server.clients.logins.counters.failed();
+            return Err(refused);
+        }
     }
     set_identity(cx.connection, cx.state, Some(user.clone()));
     cx.state.login.succeeded();
@@ -240,6 +276,11 @@ fn shortened(text: &str) -> &str {
         Some((end, _)) => text.get(..end).unwrap_or_default(),
         None => text,
     }
+}
+
+/// The same of the name of a user.
+fn shortened_name(user: &UserName) -> UserName {
+    UserName::new(shortened(&user.name), shortened(&user.db))
 }
 
 /// The mechanism that a command names, if it is enabled.

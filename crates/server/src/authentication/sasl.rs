@@ -10,7 +10,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
-use super::{authentication_failed, begin, enabled_mechanism, fail, succeed};
+use super::{abandoned, authentication_failed, begin, enabled_mechanism, fail, succeed};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::logins::{Pending, Step};
@@ -88,7 +88,7 @@ pub fn sasl_start(
     args: &Arguments<'_>,
     speculative: bool,
 ) -> Result<DocBuf> {
-    cx.state.login.pending = None;
+    abandoned(cx.server, cx.connection, cx.state);
     let enabled = match args.str("mechanism")?.and_then(Mechanism::named) {
         // Members log in by SCRAM whatever mechanisms are enabled for others.
         Some(mechanism)

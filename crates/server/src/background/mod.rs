@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::state::Server;
 
+mod audit;
 mod certificates;
 mod checkpoints;
 mod disk_space;
@@ -25,6 +26,7 @@ mod router;
 mod transactions;
 mod ttl;
 
+pub use audit::sync_audit;
 pub use certificates::watch_certificates;
 pub use checkpoints::write_checkpoints;
 pub use disk_space::watch_disk_space;

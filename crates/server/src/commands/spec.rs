@@ -28,6 +28,7 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::observability::metrics::{Class, Op};
@@ -113,6 +114,8 @@ pub struct Spec {
     pub keeps_last_error: bool,
     /// Whether `maxTimeMS` limits how long it waits for documents, and not its work.
     pub max_time_is_wait: bool,
+    /// The audit event that it makes when it has succeeded.
+    pub audits: Audited,
     /// Fields that hold secrets. They are shown nowhere: not in `currentOp`, not in the log.
     pub secrets: &'static [&'static str],
 }
@@ -150,6 +153,7 @@ impl Spec {
         takes_any_field: false,
         keeps_last_error: false,
         max_time_is_wait: false,
+        audits: Audited::Nothing,
         secrets: &[],
     };
 

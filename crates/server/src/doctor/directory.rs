@@ -12,7 +12,7 @@ use rustix::fs::Access;
 use super::finding::Finding;
 use crate::host::lock_file::{LockError, LockFile};
 use crate::observability::startup_warnings;
-use crate::settings::{Settings, SettingsError, resolve};
+use crate::settings::{AuditDestination, Settings, SettingsError, resolve};
 use crate::tls::Tls;
 
 /// Whether the settings can be used, and what they warn of.
@@ -48,6 +48,9 @@ pub fn configuration(settings: &Result<Settings, SettingsError>) -> Vec<Finding>
             22138 => continue,
             22120 => "security.authorization: enabled, and create a first user (docs/security.md)",
             22140 => continue,
+            9_940_006 => {
+                "keep it in a folder of the server's user: chmod 700 the folder, 600 the file (docs/audit.md)"
+            }
             _ => "storage.journal.enabled: true",
         };
         found.push(Finding::warning(AREA, message, advice));
@@ -59,20 +62,48 @@ pub fn configuration(settings: &Result<Settings, SettingsError>) -> Vec<Finding>
             "correct net.tls: the server does not start",
         ));
     }
-    let directory = settings.log_path.as_deref().and_then(Path::parent);
-    if let Some(directory) = directory.filter(|path| !path.as_os_str().is_empty())
-        && !directory.is_dir()
-    {
-        found.push(Finding::problem(
-            AREA,
-            format!(
-                "the directory of the log, {}, does not exist",
-                directory.display()
-            ),
-            "create it, for the user of the server",
-        ));
+    for (what, path) in [
+        ("log", &settings.log_path),
+        ("audit log", &settings.audit.path),
+    ] {
+        let directory = path.as_deref().and_then(Path::parent);
+        if let Some(directory) = directory.filter(|path| !path.as_os_str().is_empty())
+            && !directory.is_dir()
+        {
+            found.push(Finding::problem(
+                AREA,
+                format!(
+                    "the directory of the {what}, {}, does not exist",
+                    directory.display()
+                ),
+                "create it, for the user of the server",
+            ));
+        }
     }
+    found.extend(audit(settings));
     found
+}
+
+/// Whether the trail is complete.
+fn audit(settings: &Settings) -> Option<Finding> {
+    const AREA: &str = "audit log";
+    let audit = &settings.audit;
+    let destination = audit.destination?;
+    Some(if audit.continues {
+        Finding::note(
+            AREA,
+            "commands go on when their events cannot be written",
+            "watch auditLog.lost of serverStatus, or set auditLog.onFailure: refuse",
+        )
+    } else if destination == AuditDestination::Syslog {
+        Finding::note(
+            AREA,
+            "the system's log cuts long events",
+            "auditLog.destination: file has all of them",
+        )
+    } else {
+        Finding::good(AREA, "commands whose events cannot be written are refused")
+    })
 }
 
 /// The user of a data directory.
@@ -352,5 +383,39 @@ mod tests {
         settings.security.authorization = true;
         let found = configuration(&Ok(settings));
         assert_eq!(levels(&found), [Level::Good, Level::Note, Level::Problem]);
+    }
+
+    #[test]
+    fn audit_logs_that_others_reach_or_that_may_have_gaps() {
+        use Level::{Good, Note, Problem, Warning};
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("audit");
+        std::fs::create_dir(&folder).unwrap();
+        let mode = |path: &Path, mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, permissions).unwrap();
+        };
+        let levels_with = |path: &Path, continues| {
+            let mut settings = Settings::default();
+            settings.security.authorization = true;
+            settings.audit.destination = Some(AuditDestination::File);
+            settings.audit.path = Some(path.to_owned());
+            settings.audit.continues = continues;
+            levels(&configuration(&Ok(settings)))
+        };
+        let file = folder.join("audit.json");
+        mode(&folder, 0o700);
+        assert_eq!(levels_with(&file, false), [Good, Good]);
+        assert_eq!(levels_with(&file, true), [Good, Note]);
+        mode(&folder, 0o755);
+        assert_eq!(levels_with(&file, false), [Good, Warning, Good]);
+        mode(&folder, 0o711);
+        std::fs::write(&file, "").unwrap();
+        mode(&file, 0o640);
+        assert_eq!(levels_with(&file, false), [Good, Warning, Good]);
+        mode(&file, 0o600);
+        assert_eq!(levels_with(&file, false), [Good, Good]);
+        let nowhere = folder.join("none/audit.json");
+        assert_eq!(levels_with(&nowhere, false), [Good, Problem, Good]);
     }
 }

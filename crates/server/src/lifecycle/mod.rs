@@ -1,5 +1,6 @@
 //! Running the server: start, signals, clean shutdown.
 
+mod audit;
 mod old_standby;
 mod service_manager;
 mod startup_log;
@@ -21,8 +22,10 @@ use frond_store::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::audit::Actor;
 use crate::background;
 use crate::commands::COMMANDS;
+use crate::commands::administration::log_rotate::rotate_logs;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
 use crate::commands::replication::repl_set_status;
 use crate::feature_version;
@@ -335,15 +338,18 @@ fn open_server(
             StartError::Random(error) => FatalError::new(1, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
+            StartError::Audit(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
     background::follow_set(&server);
     tokio::task::block_in_place(|| background::lead_alone(&server))
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
     tokio::task::block_in_place(|| {
+        audit::record_start(&server)?;
         startup_log::write(&server);
         feature_version::write(&server);
-    });
+        Ok(())
+    })?;
     Ok(server)
 }
 
@@ -359,6 +365,7 @@ fn start_background(server: &Arc<Server>) -> Result<background::TtlMonitor, Fata
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
+    tokio::spawn(background::sync_audit(server.clone()));
     tokio::spawn(background::tell_life(server.clone(), COMPATIBLE_VERSION));
     background::TtlMonitor::start(server).map_err(|error| FatalError::thread(&error))
 }
@@ -414,6 +421,9 @@ fn close(server: &Server) -> Result<(), FatalError> {
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;
+    if let Some(audit) = &server.audit {
+        tokio::task::block_in_place(|| audit.close());
+    }
     Ok(())
 }
 
@@ -715,7 +725,10 @@ impl Signals {
                 () = received(&mut self.hangup) => "SIGHUP",
                 _ = stop.wait_for(|stop| *stop) => return,
                 _ = self.rotate.recv() => {
-                    if let Err(error) = server.log.rotate() {
+                    let rotated = tokio::task::block_in_place(|| {
+                        rotate_logs(server, Actor::Server, (true, true))
+                    });
+                    if let Err(error) = rotated {
                         let attributes = doc! {"error": error.to_string()};
                         server.log.error(
                             Component::Control, 23168, "SignalHandler", "Log rotation failed", &attributes,

@@ -15,6 +15,8 @@ use tokio::sync::watch;
 use zeroize::Zeroize;
 
 use crate::addresses::Entered;
+use crate::audit::{self, Actor, When};
+use crate::authentication::abandoned;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::memory_quota::{MemoryQuota, STALLED};
@@ -83,6 +85,7 @@ pub async fn converse_from<S>(
         stop_wait: StopWait::new(server),
     };
     let ended = conversation.run().await;
+    abandoned(server, connection, &mut state);
     match &ended {
         Some(Ended::Malformed(error)) => {
             server.metrics.bad_messages.add(1);
@@ -240,8 +243,26 @@ fn is_exempt(server: &Server, peer: &Peer) -> bool {
     }
 }
 
+impl OpenConnection<'_> {
+    /// Records that the end of the connection ends its login.
+    fn record_logout(&self) {
+        let Some(audit) = &self.server.audit else {
+            return;
+        };
+        let Some(user) = self.connection.identity.lock().clone() else {
+            return;
+        };
+        let reason = "Implicit logout due to client connection closure";
+        let param = audit::of_logout(reason, &user.name);
+        let actor = Actor::Client(&self.connection, Some(&user));
+        // The connection has ended; `record` counts and logs an event that cannot be written.
+        let _ = audit.record(actor, "logout", &param, 0, When::After);
+    }
+}
+
 impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
+        self.record_logout();
         self.server.clients.connections.close(self.connection.id);
         if !self.server.settings.quiet {
             self.server.log.info(

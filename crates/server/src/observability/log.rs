@@ -378,7 +378,7 @@ fn redact(out: &mut DocBuf, name: &str, value: &Value<'_>) {
 }
 
 /// The name of a rotated log file.
-fn stamped(path: &Path) -> PathBuf {
+pub fn stamped(path: &Path) -> PathBuf {
     let time = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H-%M-%S")
         .to_string();

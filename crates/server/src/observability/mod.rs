@@ -9,5 +9,5 @@ pub mod op_record;
 pub mod profiler;
 pub mod query_stats;
 pub mod startup_warnings;
-mod system_log;
+pub mod system_log;
 pub mod tikv_stats;

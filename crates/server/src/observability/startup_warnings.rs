@@ -1,6 +1,7 @@
 //! Warnings about the system for its operator: shells show it to those who connect.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use frond_bson::{DocBuf, doc};
@@ -64,7 +65,26 @@ pub fn of_settings(settings: &Settings) -> Vec<Warning> {
             DocBuf::new(),
         ));
     }
+    found.extend(settings.audit.path.as_deref().and_then(of_audit_file));
     found
+}
+
+/// Permissions of others for the audit log. The server creates the file for its owner only.
+fn of_audit_file(path: &Path) -> Option<Warning> {
+    let mode = |path: &Path| Some(std::fs::metadata(path).ok()?.permissions().mode());
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let folder = parent.unwrap_or(Path::new("."));
+    let message = if mode(path).is_some_and(|mode| mode & 0o077 != 0) {
+        "Other users of the machine have permissions for the file of the audit log"
+    } else if mode(folder).is_some_and(|mode| mode & 0o066 != 0) {
+        "Other users of the machine may read or change the folder of the audit log"
+    } else {
+        return None;
+    };
+    let attributes = doc! {"path": &*path.to_string_lossy()};
+    Some((9_940_006, message, attributes))
 }
 
 /// Settings of the kernel, as files of `/proc` have them. The allocator asks for no transparent huge pages, so these may be

@@ -1,5 +1,6 @@
 //! The log of the system, over its socket.
 
+use std::io;
 #[cfg(test)]
 use std::path::Path;
 use std::str::FromStr;
@@ -58,16 +59,24 @@ impl SystemLog {
     /// Sends a line. A long one is cut: the system takes no longer messages. One that cannot be sent is tried once more on
     /// a new connection, because the other end may have been started again.
     pub fn send(&mut self, level: Level, line: &str) {
+        // A failure to write the log cannot be reported anywhere.
+        drop(self.try_send(level, line));
+    }
+
+    /// As [`SystemLog::send`].
+    ///
+    /// # Errors
+    /// If the line cannot be sent.
+    pub fn try_send(&mut self, level: Level, line: &str) -> io::Result<()> {
         let line = line
             .get(..line.floor_char_boundary(SYSTEM_LOG_BYTES_MAX))
             .unwrap_or(line);
-        if send(&mut self.logger, level, line).is_err()
-            && let Ok(logger) = syslog::unix(self.formatter.clone())
-        {
-            self.logger = logger;
-            // A failure to write the log cannot be reported anywhere.
-            drop(send(&mut self.logger, level, line));
+        if send(&mut self.logger, level, line).is_ok() {
+            return Ok(());
         }
+        let failed = |error: syslog::Error| io::Error::other(error.to_string());
+        self.logger = syslog::unix(self.formatter.clone()).map_err(failed)?;
+        send(&mut self.logger, level, line).map_err(failed)
     }
 }
 

@@ -23,7 +23,14 @@ const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
     ),
     ("net.tls", "there is no such setting under `net.tls`"),
     ("net.ssl", "there is no such setting under `net.ssl`"),
-    ("auditLog", "this server has no auditing"),
+    (
+        "auditLog.schema",
+        "audit events have MongoDB's schema mongo, and no other",
+    ),
+    (
+        "auditLog",
+        "this server does not have this part of auditing",
+    ),
     ("snmp", "this server has no SNMP"),
     ("cloud", "this server has no free monitoring"),
 ];

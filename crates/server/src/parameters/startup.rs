@@ -143,6 +143,7 @@ fn check(settings: &Settings) -> Result<(), SettingsError> {
     check_tls(settings)?;
     check_cluster_auth(settings)?;
     check_tikv(settings)?;
+    (settings.audit.check(|key| settings.is_explicit(key))).map_err(SettingsError)?;
     let refused = |text: &str| Err(SettingsError(text.to_owned()));
     if settings.log_append && settings.log_path.is_none() {
         return refused("systemLog.logAppend needs a log file: set systemLog.path");

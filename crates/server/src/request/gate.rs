@@ -3,6 +3,7 @@
 use frond_bson::{Doc, doc};
 use frond_error::{Error, ErrorCode, Result};
 
+use super::audit::checked_query;
 use super::parse::{Known, Request};
 use super::secrets::secrets;
 use crate::authentication::current_user;
@@ -106,11 +107,12 @@ pub fn require(
     db: &str,
     shown: &Doc,
 ) -> Result<()> {
-    if caller.may(needs) {
+    let checked = if caller.may(needs) {
         Ok(())
     } else {
         Err(refused(client, db, &short_command(shown)))
-    }
+    };
+    checked_query(client, db, shown, checked)
 }
 
 /// The error of a command that is refused, which is counted and logged.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{OpContext, scripted, watch};
+use frond_store::{OpContext, noting_changes, scripted, watch};
 use parking_lot::RwLockReadGuard;
 
 use super::answer::{
@@ -25,7 +25,7 @@ use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
 use super::waits::{REPLIES_WAIT, interrupted, replies_read, until};
-use super::{Stopping, durability, gate, record, tracing};
+use super::{Stopping, audit, durability, gate, record, tracing};
 use crate::authorization::Caller;
 use crate::client::Client;
 use crate::commands;
@@ -454,10 +454,11 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let mut context = limits.with_limit(shared.time_limit);
         let needs = gate::check(client, caller, known, request)?;
         let (mut statement, mut point_in_time, mut noting) = (None, None, None);
+        if after.is_none() && shared.help {
+            return Ok(Outcome::Reply(doc! {"help": known.spec.doc}));
+        }
+        let audited = audit::begin(client, caller, known, request, after.is_some())?;
         if after.is_none() {
-            if shared.help {
-                return Ok(Outcome::Reply(doc! {"help": known.spec.doc}));
-            }
             if let Some(session) = shared.session {
                 touch_session(client, session);
                 client.connection.running.lock().session = Some(session);
@@ -512,9 +513,17 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             exhaust,
             legacy: request.legacy,
         };
-        let outcome = run_in(&mut cx, &limits, known, shared, after, request);
+        let run = || run_in(&mut cx, &limits, known, shared, after, request);
+        let (outcome, changes) = match &audited {
+            Some(_) => noting_changes(run),
+            None => (run(), Vec::new()),
+        };
         let outcome = match cx.statement.take() {
             Some(statement) => end_statement(statement, outcome),
+            None => outcome,
+        };
+        let outcome = match audited {
+            Some(audited) => audited.end(outcome, &changes, request),
             None => outcome,
         };
         let outcome = match outcome {
@@ -551,6 +560,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let outcome = outcome.map_err(|failure| truncated(at_shutdown(server, failure)));
         if let Err(failure) = &outcome {
             record::count_failure(client, known, failure);
+            audit::refused(client, known, request, failure);
             if !known.spec.keeps_last_error {
                 client.state.last_error.failed(failure.clone());
             }

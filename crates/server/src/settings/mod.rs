@@ -1,5 +1,6 @@
 //! The settings of the server, with their defaults. `parameters` has the table that reads them.
 
+mod audit;
 mod javascript;
 mod logins;
 mod network;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+pub use audit::{AuditDestination, AuditFormat, AuditSettings, parse_audit_filter};
 pub use javascript::JavaScriptSettings;
 pub use logins::LoginSettings;
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt, resolve};
@@ -184,6 +186,8 @@ pub struct Settings {
     pub pre_image_period: Duration,
     /// Whether users need privileges.
     pub security: SecuritySettings,
+    /// See [`AuditSettings`].
+    pub audit: AuditSettings,
     pub logins: LoginSettings,
     /// The values that the operator sets, by configuration key, without passwords.
     pub explicit: BTreeMap<String, SettingValue>,
@@ -256,6 +260,7 @@ impl Default for Settings {
             pre_image_period: Duration::from_secs(10),
             javascript: JavaScriptSettings::default(),
             security: SecuritySettings::default(),
+            audit: AuditSettings::default(),
             logins: LoginSettings::default(),
             explicit: BTreeMap::new(),
             arguments: Vec::new(),

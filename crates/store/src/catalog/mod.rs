@@ -31,6 +31,7 @@ mod index_filters;
 mod logged;
 mod member;
 mod modify;
+mod noted;
 mod oplog;
 mod orphan_cleanup;
 mod partitions;
@@ -83,6 +84,7 @@ pub use logged::LastWritten;
 pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
+pub use noted::{CatalogChange, IndexNamed, IndexState, ViewChange, noting_changes};
 pub use partitions::PartitionSelector;
 pub(crate) use partitions::{change_partition_counter, partition_counts, put_partition_counter};
 pub(crate) use persist::{
@@ -449,8 +451,10 @@ struct CatalogState {
 impl CatalogState {
     /// Publishes a change of the view in memory.
     fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut view = View::clone(&self.current.load_full());
+        let before = self.current.load_full();
+        let mut view = View::clone(&before);
         change(&mut view);
+        noted::note(&before, &view);
         self.show(view);
     }
 

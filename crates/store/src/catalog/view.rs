@@ -13,7 +13,7 @@ use frond_storage::namespace::Namespace;
 const SHARDS: usize = 128;
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
-type Shard = HashMap<Namespace, Arc<Collection>, Hasher>;
+pub(super) type Shard = HashMap<Namespace, Arc<Collection>, Hasher>;
 
 /// All collections at one moment. A database exists as long as it has a collection.
 #[derive(Clone, Debug)]
@@ -78,6 +78,26 @@ impl View {
     /// The number of views.
     pub fn definition_count(&self) -> usize {
         self.definitions.len()
+    }
+
+    /// The pairs of shards in which two views differ.
+    pub(super) fn changed_shards<'a>(
+        &'a self,
+        other: &'a View,
+    ) -> impl Iterator<Item = (&'a Shard, &'a Shard)> {
+        let pairs = self.shards.iter().zip(&other.shards);
+        let changed = pairs.filter(|(own, other)| !Arc::ptr_eq(own, other));
+        changed.map(|(own, other)| (&**own, &**other))
+    }
+
+    /// Whether the views, in MongoDB's sense, are known to be the same as in another state of the catalog.
+    pub(super) fn has_same_definitions(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.definitions, &other.definitions)
+    }
+
+    /// All views, in MongoDB's sense, in no order.
+    pub(super) fn all_definitions(&self) -> impl Iterator<Item = &Arc<ViewDefinition>> {
+        self.definitions.values()
     }
 
     /// Adds or replaces a view.

@@ -30,6 +30,7 @@ mod long_keys;
 mod memory;
 mod multikey;
 mod natural_order;
+mod noted_changes;
 mod offline;
 mod oplog;
 mod parallel_scans;

@@ -433,7 +433,8 @@ fn reload(server: &Server) {
         (server.set.replication.as_ref()).map_or(Ok(()), |set| set.defaults.reload(store));
     let done = defaults
         .and_then(|()| server.set.cluster_parameters.reload(store))
-        .and_then(|()| server.execution.query_settings.reload(store));
+        .and_then(|()| server.execution.query_settings.reload(store))
+        .and_then(|()| (server.audit.as_ref()).map_or(Ok(()), |audit| audit.reload(store)));
     if let Err(error) = done {
         server.log.warning(
             Component::Replication,

@@ -1,6 +1,7 @@
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
 use crate::commands::spec::{Command, Spec};
@@ -11,6 +12,7 @@ pub struct GetClusterParameter;
 
 const GET_CLUSTER_PARAMETER: Spec = Spec {
     names: &["getClusterParameter"],
+    audits: Audited::GetClusterParameter,
     doc: "Returns stored parameters: changeStreamOptions.",
     admin_only: true,
     ..Spec::CHEAP
@@ -57,6 +59,7 @@ pub struct SetClusterParameter;
 
 const SET_CLUSTER_PARAMETER: Spec = Spec {
     names: &["setClusterParameter"],
+    audits: Audited::SetClusterParameter,
     doc: "Changes a stored parameter: changeStreamOptions.",
     work: Work::Long,
     admission: Some(AdmissionClass::Maintenance),

@@ -3,6 +3,7 @@ use std::time::Duration;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -14,6 +15,7 @@ pub struct ConfigureFailPoint;
 
 const CONFIGURE_FAIL_POINT: Spec = Spec {
     names: &["configureFailPoint"],
+    audits: Audited::Itself,
     doc: "Makes commands fail or wait on demand (`failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`, \
           `maxTimeAlwaysTimeOut` and others), for tests; only with `enableTestCommands`.",
     fields: &["mode", "data"],

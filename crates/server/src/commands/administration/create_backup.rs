@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::backup_directory;
 use crate::commands::crud::backup_stream;
@@ -26,6 +27,7 @@ pub struct CreateBackup;
 
 const CREATE_BACKUP: Spec = Spec {
     names: &["createBackup"],
+    audits: Audited::Backup,
     doc: "Copies the running server into a directory that another server can open, as in Percona Server for MongoDB.",
     fields: &["backupDir", "archive", "s3"],
     ..COPIES
@@ -58,6 +60,7 @@ pub struct BackupStart;
 
 const BACKUP_START: Spec = Spec {
     names: &["backupStart"],
+    audits: Audited::Backup,
     doc: "Copies the running server into a directory that another server can open, as in TokuMX.",
     ..COPIES
 };

@@ -2,6 +2,7 @@
 
 use crate::commands::spec::Command;
 
+pub mod audit;
 pub mod cluster_parameters;
 pub mod compact;
 pub mod configure_fail_point;
@@ -17,6 +18,9 @@ pub mod set_feature_compatibility_version;
 pub mod shutdown;
 
 pub static COMMANDS: &[&dyn Command] = &[
+    &audit::GetAuditConfig,
+    &audit::LogApplicationMessage,
+    &audit::SetAuditConfig,
     &cluster_parameters::GetClusterParameter,
     &cluster_parameters::SetClusterParameter,
     &compact::Compact,

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::arguments::Arguments;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -70,6 +71,7 @@ pub struct SetParameter;
 
 const SET_PARAMETER: Spec = Spec {
     names: &["setParameter"],
+    audits: Audited::Itself,
     doc: "Changes a parameter of the server.",
     admin_only: true,
     takes_any_field: true,

@@ -1,6 +1,7 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -18,6 +19,7 @@ pub struct SetQuerySettings;
 
 const SET_QUERY_SETTINGS: Spec = Spec {
     names: &["setQuerySettings"],
+    audits: Audited::Itself,
     doc: "Says which indexes the queries of a shape may use (`indexHints`), or refuses them (`reject`).",
     fields: &["settings"],
     ..CHANGES
@@ -49,6 +51,7 @@ pub struct RemoveQuerySettings;
 
 const REMOVE_QUERY_SETTINGS: Spec = Spec {
     names: &["removeQuerySettings"],
+    audits: Audited::Itself,
     doc: "Removes the query settings of a shape.",
     ..CHANGES
 };

@@ -2,6 +2,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::arguments::Arguments;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -12,6 +13,7 @@ pub struct RotateCertificates;
 
 const SPEC: Spec = Spec {
     names: &["rotateCertificates"],
+    audits: Audited::Itself,
     doc: "Reads the files of TLS again, for new connections.",
     fields: &["message"],
     work: Work::Long,

@@ -1,6 +1,7 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::diagnostics::build_info::FEATURE_COMPATIBILITY_VERSION;
 use crate::commands::spec::{Command, Spec};
@@ -11,6 +12,7 @@ pub struct SetFeatureCompatibilityVersion;
 
 const SPEC: Spec = Spec {
     names: &["setFeatureCompatibilityVersion"],
+    audits: Audited::Itself,
     doc: "Confirms the feature compatibility version, which is always 8.0.",
     fields: &["confirm"],
     unsupported_fields: &["downgradeOnDiskChanges", "fromConfigServer", "phase"],

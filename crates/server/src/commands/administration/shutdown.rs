@@ -1,6 +1,7 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -10,6 +11,7 @@ pub struct Shutdown;
 
 const SPEC: Spec = Spec {
     names: &["shutdown"],
+    audits: Audited::Shutdown,
     doc: "Stops the server; without authorization only clients on the same machine may.",
     fields: &["force", "timeoutSecs"],
     admin_only: true,

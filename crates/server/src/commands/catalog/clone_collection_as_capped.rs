@@ -2,6 +2,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
 use super::convert_to_capped::size;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -10,6 +11,7 @@ pub struct CloneCollectionAsCapped;
 
 const SPEC: Spec = Spec {
     names: &["cloneCollectionAsCapped"],
+    audits: Audited::Catalog,
     doc: "Copies the documents of a collection into a new capped one.",
     fields: &["toCollection", "size"],
     stable_api: false,

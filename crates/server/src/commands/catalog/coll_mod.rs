@@ -2,6 +2,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
 use super::coll_mod_index;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested, of_view};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -28,6 +29,7 @@ pub struct CollMod;
 
 const SPEC: Spec = Spec {
     names: &["collMod"],
+    audits: Audited::Itself,
     doc: "Changes the options of a collection or an index.",
     fields: FIELDS,
     unsupported_fields: &[

@@ -2,6 +2,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::arguments::Arguments;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -11,6 +12,7 @@ pub struct ConvertToCapped;
 
 const SPEC: Spec = Spec {
     names: &["convertToCapped"],
+    audits: Audited::Catalog,
     doc: "Makes a collection capped; its indexes are dropped.",
     fields: &["size"],
     stable_api: false,

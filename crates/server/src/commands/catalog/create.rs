@@ -1,6 +1,7 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested, of_view};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
@@ -27,6 +28,7 @@ pub struct Create;
 
 const SPEC: Spec = Spec {
     names: &["create"],
+    audits: Audited::Catalog,
     doc: "Creates a collection.",
     in_transactions: InTransactions::Always,
     // The store reads the options and refuses unknown ones by name.

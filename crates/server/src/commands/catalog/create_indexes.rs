@@ -7,6 +7,7 @@ use frond_error::{Error, Result};
 use frond_replset::CommitQuorum;
 use frond_store::index::spec::IndexSpec;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
@@ -15,6 +16,7 @@ pub struct CreateIndexes;
 
 const SPEC: Spec = Spec {
     names: &["createIndexes"],
+    audits: Audited::Catalog,
     doc: "Creates indexes, also over existing documents.",
     fields: &[
         "collectionUUID",

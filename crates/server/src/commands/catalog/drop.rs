@@ -1,6 +1,7 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -11,6 +12,7 @@ pub struct Drop;
 
 const SPEC: Spec = Spec {
     names: &["drop"],
+    audits: Audited::DropCollection,
     doc: "Drops a collection and its indexes.",
     fields: &["collectionUUID"],
     unsupported_fields: &["encryptedFields"],

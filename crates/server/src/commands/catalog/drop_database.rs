@@ -1,6 +1,7 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -11,6 +12,7 @@ pub struct DropDatabase;
 
 const SPEC: Spec = Spec {
     names: &["dropDatabase"],
+    audits: Audited::DropDatabase,
     doc: "Drops a database and all its collections.",
     on_collection: false,
     ..Spec::CATALOG_WRITE

@@ -2,6 +2,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 use frond_store::IndexSelector;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -10,6 +11,7 @@ pub struct DropIndexes;
 
 const SPEC: Spec = Spec {
     names: &["dropIndexes", "deleteIndexes"],
+    audits: Audited::Catalog,
     doc: "Drops indexes.",
     fields: &["collectionUUID", "index"],
     unsupported_fields: &["isTimeseriesNamespace"],

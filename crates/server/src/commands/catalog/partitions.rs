@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, OwnedValue};
 use frond_error::{Error, Result};
 use frond_store::PartitionSelector;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -12,6 +13,7 @@ pub struct AddPartition;
 
 const ADD: Spec = Spec {
     names: &["addPartition"],
+    audits: Audited::Itself,
     doc: "Ends the last partition of a collection, with `newMax` or its greatest value, and begins the next one.",
     fields: &["newMax"],
     stable_api: false,
@@ -41,6 +43,7 @@ pub struct DropPartition;
 
 const DROP: Spec = Spec {
     names: &["dropPartition"],
+    audits: Audited::Itself,
     doc: "Drops the partition `id` of a collection, or all up to `max`, with their documents.",
     fields: &["id", "max"],
     stable_api: false,

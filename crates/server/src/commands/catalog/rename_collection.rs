@@ -2,6 +2,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
+use crate::audit::Audited;
 use crate::authorization::{
     Action, ActionSet, Needs, Place, Requested, is_normal_collection, split,
 };
@@ -13,6 +14,7 @@ pub struct RenameCollection;
 
 const SPEC: Spec = Spec {
     names: &["renameCollection"],
+    audits: Audited::Catalog,
     doc: "Renames a collection.",
     // Old drivers send `stayTemp`, which has no effect here.
     fields: &["collectionUUID", "to", "dropTarget", "stayTemp"],

@@ -139,7 +139,11 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
             ),
         ));
     }
-    if cx.connection.client.set(client.to_owned()).is_ok() && !cx.server.settings.quiet {
+    let is_first = cx.connection.client.set(client.to_owned()).is_ok();
+    if let Some(audit) = cx.server.audit.as_ref().filter(|_| is_first) {
+        audit.record_client(cx.connection, cx.state.identity.as_deref(), client);
+    }
+    if is_first && !cx.server.settings.quiet {
         let attributes = doc! {
             "remote": cx.connection.peer.to_string(), "client": &cx.connection.name, "doc": client,
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -15,6 +16,7 @@ pub struct Profile;
 
 const SPEC: Spec = Spec {
     names: &["profile"],
+    audits: Audited::Itself,
     doc: "Gets or sets the profiling level of a database, and which operations count as slow.",
     fields: &["slowms", "sampleRate", "filter"],
     // A level above 0 creates a collection.

@@ -86,6 +86,9 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
     {
         reply.push("electionMetrics", &elections);
     }
+    if let Some(audit) = server.audit.as_ref().filter(|_| is_on("auditLog")) {
+        reply.push("auditLog", &audit.status());
+    }
     if set.is_some_and(|set| set.is_router()) && is_on("sharding") {
         reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
     }

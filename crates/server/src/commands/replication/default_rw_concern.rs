@@ -3,6 +3,7 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
@@ -50,6 +51,7 @@ pub struct SetDefaultRwConcern;
 
 const SET_DEFAULT_RW_CONCERN: Spec = Spec {
     names: &["setDefaultRWConcern"],
+    audits: Audited::Itself,
     doc: "Sets the default read and write concern.",
     fields: &["defaultReadConcern", "defaultWriteConcern"],
     work: Work::Long,

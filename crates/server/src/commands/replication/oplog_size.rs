@@ -2,6 +2,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::OplogSettings;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -15,6 +16,7 @@ pub struct ReplSetResizeOplog;
 
 const SPEC: Spec = Spec {
     names: &["replSetResizeOplog"],
+    audits: Audited::Itself,
     doc: "Changes the size of the oplog, and how long its entries are kept at least.",
     fields: &["size", "minRetentionHours"],
     work: Work::Long,

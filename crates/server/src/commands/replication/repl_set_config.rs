@@ -6,6 +6,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_replset::SetConfig;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::background;
 use crate::commands::spec::{Command, Spec};
@@ -54,6 +55,7 @@ pub struct ReplSetInitiate;
 
 const REPL_SET_INITIATE: Spec = Spec {
     names: &["replSetInitiate"],
+    audits: Audited::ReplSetReconfig,
     doc: "Begins a replica set, of which the server is the first primary.",
     ..CHANGES
 };
@@ -123,6 +125,7 @@ pub struct ReplSetReconfig;
 
 const REPL_SET_RECONFIG: Spec = Spec {
     names: &["replSetReconfig"],
+    audits: Audited::ReplSetReconfig,
     doc: "Changes the configuration of the replica set.",
     fields: &["force"],
     ..CHANGES

@@ -12,6 +12,7 @@ use frond_replset::{
 
 use super::repl_set_config::replica_set;
 use crate::arguments::whole;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::background;
 use crate::commands::spec::{Command, Spec};
@@ -157,6 +158,7 @@ pub struct ReplSetStepDown;
 
 const REPL_SET_STEP_DOWN: Spec = Spec {
     names: &["replSetStepDown"],
+    audits: Audited::Itself,
     doc: "Makes another member the primary.",
     fields: &["secondaryCatchUpPeriodSecs", "force"],
     // It waits for another member.
@@ -288,6 +290,7 @@ pub struct ReplSetFreeze;
 
 const REPL_SET_FREEZE: Spec = Spec {
     names: &["replSetFreeze"],
+    audits: Audited::Itself,
     doc: "Keeps a secondary from standing for election for a time.",
     admin_only: true,
     ..Spec::CHEAP
@@ -336,6 +339,7 @@ pub struct ReplSetMaintenance;
 
 const REPL_SET_MAINTENANCE: Spec = Spec {
     names: &["replSetMaintenance"],
+    audits: Audited::Itself,
     doc: "Keeps reads away from a secondary, or serves them again.",
     admin_only: true,
     ..Spec::CHEAP

@@ -6,6 +6,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
 use super::repl_set_config::replica_set;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -24,6 +25,7 @@ pub struct ReplSetStepUp;
 
 const SPEC: Spec = Spec {
     names: &["replSetStepUp"],
+    audits: Audited::Itself,
     doc: "Makes a secondary the primary.",
     fields: &["skipDryRun"],
     work: Work::Long,

@@ -5,6 +5,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
@@ -135,6 +136,7 @@ pub static BALANCER_STOP: Sharding = Sharding {
 pub static ENABLE_SHARDING: Sharding = Sharding {
     spec: &Spec {
         names: &["enableSharding"],
+        audits: Audited::EnableSharding,
         doc: "Records a database as one with sharded collections. Nothing else changes: TiKV divides all collections.",
         fields: &["primaryShard"],
         ..WRITES
@@ -169,6 +171,7 @@ pub static ENABLE_SHARDING: Sharding = Sharding {
 pub static SHARD_COLLECTION: Sharding = Sharding {
     spec: &Spec {
         names: &["shardCollection"],
+        audits: Audited::ShardCollection,
         doc: "Creates the index of the shard key if it is missing, and records the key. TiKV divides the collection by its size and load.",
         fields: &[
             "key",

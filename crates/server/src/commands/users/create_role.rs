@@ -3,6 +3,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
 use crate::access::stored::{EXTERNAL, ROLES};
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -13,6 +14,7 @@ pub struct CreateRole;
 
 const SPEC: Spec = Spec {
     names: &["createRole"],
+    audits: Audited::Role,
     doc: "Creates a role.",
     fields: &["authenticationRestrictions", "privileges", "roles"],
     ..CHANGES

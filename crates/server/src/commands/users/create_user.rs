@@ -2,6 +2,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::access::stored::{EXTERNAL, USERS};
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -13,6 +14,7 @@ pub struct CreateUser;
 
 const SPEC: Spec = Spec {
     names: &["createUser"],
+    audits: Audited::User,
     doc: "Creates a user.",
     fields: &[
         "authenticationRestrictions",

@@ -3,6 +3,7 @@ use frond_bson::{Doc, DocBuf, doc};
 use frond_error::Result;
 
 use crate::access::stored::ROLES;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -26,6 +27,7 @@ pub struct DropRole;
 
 const DROP_ROLE: Spec = Spec {
     names: &["dropRole"],
+    audits: Audited::Role,
     doc: "Removes a role, also from those who have it.",
     ..CHANGES
 };
@@ -51,6 +53,7 @@ pub struct DropAllRolesFromDatabase;
 
 const DROP_ALL_ROLES_FROM_DATABASE: Spec = Spec {
     names: &["dropAllRolesFromDatabase"],
+    audits: Audited::Database,
     doc: "Removes the roles of a database, also from those who have them.",
     ..CHANGES
 };

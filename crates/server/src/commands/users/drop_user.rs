@@ -2,6 +2,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use crate::access::stored::{USERS, user_not_found};
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -11,6 +12,7 @@ pub struct DropUser;
 
 const DROP_USER: Spec = Spec {
     names: &["dropUser"],
+    audits: Audited::User,
     doc: "Removes a user.",
     ..CHANGES
 };
@@ -38,6 +40,7 @@ pub struct DropAllUsersFromDatabase;
 
 const DROP_ALL_USERS_FROM_DATABASE: Spec = Spec {
     names: &["dropAllUsersFromDatabase"],
+    audits: Audited::Database,
     doc: "Removes the users of a database.",
     ..CHANGES
 };

@@ -1,6 +1,7 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
+use crate::audit::Audited;
 use crate::authentication::log_out;
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
@@ -10,6 +11,7 @@ pub struct Logout;
 
 const SPEC: Spec = Spec {
     names: &["logout"],
+    audits: Audited::Logout,
     doc: "Ends the login of this connection as a user of the database.",
     on_external: true,
     ..Spec::CHEAP

@@ -9,6 +9,7 @@ use frond_store::{FindRequest, Namespace};
 
 use crate::access::change::Changing;
 use crate::access::stored::{self, Place, ROLES, USERS};
+use crate::audit::Audited;
 use crate::authorization::{Action, ActionSet, Needs, Place as On, Requested, split};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::CHANGES;
@@ -25,6 +26,7 @@ pub struct MergeAuthzCollections;
 
 const SPEC: Spec = Spec {
     names: &["_mergeAuthzCollections"],
+    audits: Audited::Itself,
     doc: "Copies users and roles out of collections into which mongorestore has put them.",
     fields: &["db", "drop", "tempRolesCollection", "tempUsersCollection"],
     admin_only: true,

@@ -3,6 +3,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use crate::access::stored::{self, ROLES};
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -19,6 +20,7 @@ pub struct PrivilegesOfRole {
 pub static GRANT: PrivilegesOfRole = PrivilegesOfRole {
     spec: &Spec {
         names: &["grantPrivilegesToRole"],
+        audits: Audited::Role,
         doc: "Grants privileges to a role.",
         fields: &["privileges"],
         ..CHANGES
@@ -30,6 +32,7 @@ pub static GRANT: PrivilegesOfRole = PrivilegesOfRole {
 pub static REVOKE: PrivilegesOfRole = PrivilegesOfRole {
     spec: &Spec {
         names: &["revokePrivilegesFromRole"],
+        audits: Audited::Role,
         doc: "Takes privileges from a role.",
         fields: &["privileges"],
         ..CHANGES

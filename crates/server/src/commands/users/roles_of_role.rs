@@ -4,6 +4,7 @@ use frond_error::Result;
 
 use super::roles_of_user;
 use crate::access::stored::{self, ROLES};
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -20,6 +21,7 @@ pub struct RolesOfRole {
 pub static GRANT: RolesOfRole = RolesOfRole {
     spec: &Spec {
         names: &["grantRolesToRole"],
+        audits: Audited::Role,
         doc: "Grants roles to a role.",
         fields: &["roles"],
         ..CHANGES
@@ -31,6 +33,7 @@ pub static GRANT: RolesOfRole = RolesOfRole {
 pub static REVOKE: RolesOfRole = RolesOfRole {
     spec: &Spec {
         names: &["revokeRolesFromRole"],
+        audits: Audited::Role,
         doc: "Revokes roles from a role.",
         fields: &["roles"],
         ..CHANGES

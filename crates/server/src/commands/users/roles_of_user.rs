@@ -3,6 +3,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{ErrorCode, Result};
 
 use crate::access::stored::{self, USERS, user_not_found};
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -18,6 +19,7 @@ pub struct RolesOfUser {
 pub static GRANT: RolesOfUser = RolesOfUser {
     spec: &Spec {
         names: &["grantRolesToUser"],
+        audits: Audited::User,
         doc: "Grants roles to a user.",
         fields: &["roles"],
         ..CHANGES
@@ -29,6 +31,7 @@ pub static GRANT: RolesOfUser = RolesOfUser {
 pub static REVOKE: RolesOfUser = RolesOfUser {
     spec: &Spec {
         names: &["revokeRolesFromUser"],
+        audits: Audited::User,
         doc: "Takes roles from a user.",
         fields: &["roles"],
         ..CHANGES

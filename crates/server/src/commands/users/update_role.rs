@@ -2,6 +2,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
 use crate::access::stored::ROLES;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -12,6 +13,7 @@ pub struct UpdateRole;
 
 const SPEC: Spec = Spec {
     names: &["updateRole"],
+    audits: Audited::Role,
     doc: "Changes a role.",
     fields: &["authenticationRestrictions", "privileges", "roles"],
     ..CHANGES

@@ -2,6 +2,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
 use crate::access::stored::USERS;
+use crate::audit::Audited;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, CHANGES};
@@ -12,6 +13,7 @@ pub struct UpdateUser;
 
 const SPEC: Spec = Spec {
     names: &["updateUser"],
+    audits: Audited::User,
     doc: "Changes a user.",
     fields: &[
         "authenticationRestrictions",

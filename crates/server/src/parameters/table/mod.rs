@@ -1,5 +1,6 @@
 //! The table of parameters. A parameter that depends on another one's value comes after it.
 
+mod audit;
 mod log;
 mod logins;
 mod network;
@@ -28,6 +29,7 @@ static SECTIONS: &[&[Parameter]] = &[
     operation::OPERATION,
     logins::LOGINS,
     security::SECURITY,
+    audit::AUDIT,
     replication::REPLICATION,
     query::QUERY,
     state::STATE,
