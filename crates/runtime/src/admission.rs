@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::pool::Pool;
+use crate::pool::{Pool, groups_for};
 
 /// The most commands that wait on their threads for memory, without a ticket.
 pub const MEMORY_WAITS_MAX: usize = 128;
@@ -422,7 +422,9 @@ impl Executor {
     /// An executor whose tasks use the timers of the runtime that this is called in.
     pub fn new() -> std::io::Result<Executor> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let helpers = 2 * cores.max(2);
+        let groups = groups_for(cores);
+        // Of each group.
+        let helpers = (2 * cores.max(2)).div_ceil(groups);
         let tickets = |class: &AdmissionClass| class.tickets() + class.long_tickets();
         let tickets: usize = AdmissionClass::ALL.iter().map(tickets).sum();
         let classes = Arc::new(AdmissionClasses {
@@ -431,8 +433,9 @@ impl Executor {
             wanted: Notify::new(),
         });
         let pool = Pool::new(
+            groups,
             helpers,
-            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + helpers,
+            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + groups * helpers,
         )?;
         let watched = classes.clone();
         Ok(Executor {
