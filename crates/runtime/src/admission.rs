@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::pool::Pool;
+use crate::pool::{Pool, groups_for};
 
 mod yielding;
 
@@ -436,10 +436,17 @@ impl Drop for Executor {
 }
 
 impl Executor {
-    /// An executor whose tasks use the timers of the runtime that this is called in.
-    pub fn new() -> std::io::Result<Executor> {
+    /// An executor whose tasks use the timers of the runtime that this is called in. With 0 groups of connections it has as many as
+    /// suit the machine.
+    pub fn new(groups: usize) -> std::io::Result<Executor> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let helpers = 2 * cores.max(2);
+        let groups = if groups == 0 {
+            groups_for(cores)
+        } else {
+            groups
+        };
+        // Of each group.
+        let helpers = (2 * cores.max(2)).div_ceil(groups);
         let tickets = |class: &AdmissionClass| class.tickets() + class.long_tickets();
         let tickets: usize = AdmissionClass::ALL.iter().map(tickets).sum();
         let classes = Arc::new(AdmissionClasses {
@@ -450,8 +457,9 @@ impl Executor {
             wanted: Notify::new(),
         });
         let pool = Pool::new(
+            groups,
             helpers,
-            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + YIELDED_MAX + helpers,
+            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + YIELDED_MAX + groups * helpers,
         )?;
         let watched = classes.clone();
         Ok(Executor {
@@ -573,7 +581,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_error() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         for work in [Work::Instant, Work::Short, Work::Long] {
             assert_eq!(executor.run(work, || Ok(3)), Ok(3));
             let failure = executor.run::<()>(work, || panic!("a {} thing", "bad"));
@@ -585,7 +593,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_without_tickets_keeps_no_other_waiting() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let held: Vec<_> =
             std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Write, &None)).collect();
         assert_eq!(held.len(), AdmissionClass::Write.tickets());
@@ -600,7 +608,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn long_commands_free_their_tickets_for_those_who_wait() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let all = AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets();
         let mut held = Vec::new();
         for _ in 0..all {
@@ -629,7 +637,7 @@ mod tests {
     }
     #[tokio::test(start_paused = true)]
     async fn one_user_leaves_tickets_for_others() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let name = |name: &str| UserName {
             name: name.to_owned(),
             db: "admin".to_owned(),
@@ -687,7 +695,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn commands_that_wait_for_functions_free_their_tickets_for_those_who_wait() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let sharing = executor.sharing();
         let all = AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets();
         let mut held = Vec::new();

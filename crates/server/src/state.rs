@@ -455,7 +455,7 @@ impl Execution {
         log: &Arc<Log>,
         query_settings: AllQuerySettings,
     ) -> Result<Execution, StartError> {
-        let executor = Executor::new().map_err(StartError::Thread)?;
+        let executor = Executor::new(settings.connection_groups).map_err(StartError::Thread)?;
         let javascript = scripting::start(settings, store, log, executor.sharing(), usable_bytes());
         Ok(Execution {
             others_first: others_first(executor.sharing()),

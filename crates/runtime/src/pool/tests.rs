@@ -1,12 +1,18 @@
 #![allow(clippy::unwrap_used)]
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::waiting::{PATIENCE, wait_until};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -25,6 +31,9 @@ fn pair(listener: &TcpListener) -> (TcpStream, TcpStream) {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     (client, server)
 }
+
+/// Tests that do not depend on the number of groups run with these.
+const GROUPS: [usize; 2] = [1, 4];
 
 /// Holds threads until it is opened.
 #[derive(Default)]
@@ -89,8 +98,11 @@ fn threads_that_are_busy_for_long_do_not_stop_the_others() {
     let runtime = runtime();
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    for busy in [1, 2, 20] {
-        let pool = Pool::new(2, 30).unwrap();
+    for (busy, groups) in [1, 2, 20]
+        .into_iter()
+        .flat_map(|busy| GROUPS.map(|groups| (busy, groups)))
+    {
+        let pool = Pool::new(groups, 2, 30).unwrap();
         let gate = Arc::new(Gate::default());
         let mut clients: Vec<_> = (0..=busy)
             .map(|_| client_of_echo(&pool, &listener, &gate))
@@ -117,7 +129,7 @@ fn the_number_of_threads_is_bounded() {
     let runtime = runtime();
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let pool = Pool::new(1, 3).unwrap();
+    let pool = Pool::new(1, 1, 3).unwrap();
     let gate = Arc::new(Gate::default());
     let mut clients: Vec<_> = (0..12)
         .map(|_| {
@@ -142,7 +154,7 @@ fn tasks_read_write_sleep_and_wake_each_other() {
     let runtime = runtime();
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let pool = Pool::new(2, 4).unwrap();
+    let pool = Pool::new(1, 2, 4).unwrap();
     let (mut client, server) = pair(&listener);
     let (mut doomed, other) = pair(&listener);
     let notify = Arc::new(tokio::sync::Notify::new());
@@ -172,7 +184,7 @@ fn tasks_read_write_sleep_and_wake_each_other() {
     assert!(found == sent);
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     wait_until("no tasks", || {
-        let tasks = pool.shared.tasks.read();
+        let tasks = pool.groups[0].tasks.read();
         tasks.places.iter().all(Option::is_none)
     });
 }
@@ -183,13 +195,87 @@ fn a_pool_ends_with_its_threads() {
     let runtime = runtime();
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let pool = Pool::new(3, 4).unwrap();
-    let mut client = client_of_echo(&pool, &listener, &Arc::default());
-    ask(&mut client);
-    let shared = Arc::downgrade(&pool.shared);
-    drop(pool);
-    wait_until("the end of all threads", || shared.strong_count() == 0);
-    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    for groups in GROUPS {
+        let pool = Pool::new(groups, 3, 20).unwrap();
+        let mut clients: Vec<_> = (0..groups)
+            .map(|_| client_of_echo(&pool, &listener, &Arc::default()))
+            .collect();
+        clients.iter_mut().for_each(ask);
+        let groups: Vec<_> = pool.groups.iter().map(Arc::downgrade).collect();
+        drop(pool);
+        wait_until("the end of all threads", || {
+            groups.iter().all(|group| group.strong_count() == 0)
+        });
+        for client in &mut clients {
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+    }
+}
+
+/// Of many connections those that are busy at once are served by different groups, also if they came to the same one.
+#[test]
+fn busy_tasks_spread_over_the_groups() {
+    let runtime = runtime();
+    let _context = runtime.enter();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pool = Pool::new(4, 2, 20).unwrap();
+    let gate = Arc::new(Gate::default());
+    let clients: Vec<_> = (0..16)
+        .map(|_| client_of_echo(&pool, &listener, &gate))
+        .collect();
+    let tasks_of = |group: &Arc<Group>| group.tasks.read().places.iter().flatten().count();
+    assert!(pool.groups.iter().all(|group| tasks_of(group) == 4));
+    // All of the first group, so that each other group gets one.
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for mut client in clients.into_iter().step_by(4) {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    ask(&mut client);
+                }
+                // The connection is not closed before the tasks are counted.
+                client
+            });
+        }
+        let spread = || {
+            let counts: Vec<_> = pool.groups.iter().map(tasks_of).collect();
+            counts.first() == Some(&1)
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            wait_until("a move of busy tasks", spread)
+        }));
+        stop.store(true, Ordering::Relaxed);
+        ended.unwrap();
+    });
+}
+
+/// No byte is lost while the tasks of connections move between groups all the time.
+#[test]
+fn a_task_that_moves_answers_every_request() {
+    let runtime = runtime();
+    let _context = runtime.enter();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pool = Pool::new(3, 2, 20).unwrap();
+    let gate = Arc::new(Gate::default());
+    let mut clients: Vec<_> = (0..6)
+        .map(|_| client_of_echo(&pool, &listener, &gate))
+        .collect();
+    for round in 0..2_000 {
+        let next = |offset: usize| &pool.groups[(round + offset) % 3];
+        next(0).relieve_by(next(1));
+        next(1).relieve_by(next(2));
+        let client = &mut clients[round % 6];
+        // The second request arrives while the task runs, or moves.
+        client.write_all(&[AT_ONCE]).unwrap();
+        client.write_all(&[AT_ONCE]).unwrap();
+        client.read_exact(&mut [0; 2]).unwrap();
+    }
+    drop(clients);
+    wait_until("no tasks", || {
+        let is_empty = |group: &Arc<Group>| group.tasks.read().places.iter().all(Option::is_none);
+        pool.groups.iter().all(is_empty)
+    });
 }
 
 /// Tasks that have run wait for those that are queued, unless these are expected to take long.
@@ -198,7 +284,7 @@ fn short_tasks_that_are_queued_go_first() {
     let runtime = runtime();
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let pool = Pool::new(1, 1).unwrap();
+    let pool = Pool::new(1, 1, 1).unwrap();
     let (send, steps) = std::sync::mpsc::channel();
     // The average time of a task, as each task finds it.
     let run_ns = Arc::new(AtomicU32::new(0));
@@ -206,14 +292,14 @@ fn short_tasks_that_are_queued_go_first() {
         .map(|task| {
             let (client, server) = pair(&listener);
             let (send, run_ns) = (send.clone(), run_ns.clone());
-            let shared = Arc::downgrade(&pool.shared);
+            let group = Arc::downgrade(&pool.groups[0]);
             let talk = move |mut socket: Socket<TcpStream>| async move {
                 while socket.read_u8().await.is_ok() {
                     send.send((task, "ran")).unwrap();
                     let average = run_ns.load(Ordering::SeqCst);
-                    let shared = shared.upgrade().unwrap();
-                    shared.run_ns.store(average, Ordering::Relaxed);
-                    drop(shared);
+                    let group = group.upgrade().unwrap();
+                    group.run_ns.store(average, Ordering::Relaxed);
+                    drop(group);
                     yield_to_queued_tasks().await;
                     send.send((task, "answered")).unwrap();
                     socket.write_all(&[0]).await.unwrap();

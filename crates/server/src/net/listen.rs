@@ -210,7 +210,7 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
 /// Begins to serve a connection.
 fn begin<S, F>(server: &Arc<Server>, stream: io::Result<S>, serve: impl FnOnce(Socket<S>) -> F)
 where
-    S: AsFd,
+    S: AsFd + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let served = stream.and_then(|stream| server.execution.executor.pool.spawn(stream, serve));

@@ -4,6 +4,7 @@
 //! commands. Each command passes the steps of the [`pipeline`].
 
 mod answer;
+mod armed;
 mod audit;
 mod durability;
 mod exchange;

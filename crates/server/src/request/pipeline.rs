@@ -21,6 +21,7 @@ use super::answer::{
     Answer, add_times, at_shutdown, check_size, close_cursor, has_concern, label,
     push_concern_of_failure, push_unacknowledged, push_unsatisfied,
 };
+use super::armed::{apply_time_fail_points, closing, effect};
 use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
@@ -32,7 +33,7 @@ use crate::commands;
 use crate::connection::ClientState;
 use crate::context::Context;
 use crate::errors::truncated;
-use crate::fail_points::{Effect, SwitchName};
+use crate::fail_points::Effect;
 use crate::fsync_lock;
 use crate::labels::{self, Part};
 use crate::operation::{Exhaust, Operation};
@@ -666,28 +667,6 @@ fn end_statement(statement: Statement<'_>, outcome: Result<Outcome>) -> Result<O
     }
 }
 
-/// Applies the fail points about time limits.
-fn apply_time_fail_points(
-    server: &Server,
-    shared: &SharedFields,
-    limits: &mut OpContext,
-) -> Result<()> {
-    let points = &server.execution.fail_points;
-    if !points.is_on() || shared.time_limit.is_none() {
-        return Ok(());
-    }
-    if points.acts(SwitchName::MaxTimeAlwaysTimeOut, "").is_some() {
-        return Err(Error::new(
-            ErrorCode::MaxTimeMSExpired,
-            "operation exceeded time limit",
-        ));
-    }
-    if points.acts(SwitchName::MaxTimeNeverTimeOut, "").is_some() {
-        limits.deadline = None;
-    }
-    Ok(())
-}
-
 /// The answer to a command that does not exist.
 fn unknown_command(client: &mut Client<'_>, request: &Request<'_>, effect: &Effect) -> Answer {
     let name = request.name;
@@ -704,36 +683,6 @@ fn unknown_command(client: &mut Client<'_>, request: &Request<'_>, effect: &Effe
     // It may be a command of another version that has a password, such as `copydbsaslstart`.
     answer.has_secrets = true;
     answer
-}
-
-/// The effect of a fail point on a command.
-fn effect(client: &Client<'_>, request: &Request<'_>) -> Option<Effect> {
-    let (server, connection) = (client.server, client.connection);
-    if !server.execution.fail_points.is_on() {
-        return None;
-    }
-    let (name, value) = request.body.first()?;
-    // A fail point may name a command that does not exist.
-    let proper = request.known.map_or(name, |known| known.name());
-    // A handshake itself names the application.
-    let metadata = request.body.get_doc("client");
-    let application = connection
-        .application()
-        .or_else(|| metadata?.get_doc("application")?.get_str("name"));
-    let thread = connection.name.as_str();
-    server
-        .execution
-        .fail_points
-        .effect_on(&[proper, name], application, thread, || {
-            format!("{}.{}", request.db, value.as_str().unwrap_or_default())
-        })
-}
-
-/// The error of a command whose connection a fail point closes; it is not sent.
-fn closing(effect: &Effect) -> Option<Error> {
-    effect
-        .close
-        .then(|| Error::new(ErrorCode::NetworkTimeout, "closed by a fail point"))
 }
 
 /// Whether a command waits while `fsync` holds its lock.

@@ -89,6 +89,8 @@ pub struct Settings {
     pub unix_socket_permissions: u32,
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
+    /// Groups of connections with threads of their own; 0 for the number that suits the machine.
+    pub connection_groups: usize,
     /// Maximum number of simultaneous connections of one address.
     pub connections_per_address: usize,
     /// Clients that these two limits do not stop.
@@ -211,6 +213,7 @@ impl Default for Settings {
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
+            connection_groups: 0,
             connections_per_address: CONNECTIONS_PER_ADDRESS,
             connections_exempt: Vec::new(),
             http_port: None,

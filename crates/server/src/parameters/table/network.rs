@@ -5,7 +5,7 @@ use frond_wire::Compressor;
 
 use crate::parameters::kind::Kind;
 use crate::parameters::parameter::Parameter;
-use crate::parameters::runtime::owned;
+use crate::parameters::runtime::{owned, saturated};
 use crate::settings::{Exempt, UnixSocket};
 
 const OVERRIDE: &str = "net.maxIncomingConnectionsOverride";
@@ -58,6 +58,15 @@ pub static NETWORK: &[Parameter] = &[
             }
             Ok(())
         }),
+        ..Parameter::EMPTY
+    },
+    Parameter {
+        name: "connectionGroups",
+        kind: Kind::Integer(0, 1024),
+        default: "0",
+        doc: "Groups of connections, each with threads and a queue of its own (default {default}: one for each processor, and one below four processors)",
+        apply: Some(|s, v| v.integer().map(|groups| s.connection_groups = groups)),
+        get: Some(|server| saturated(server.settings.connection_groups)),
         ..Parameter::EMPTY
     },
     Parameter {
