@@ -166,7 +166,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_long_read_gives_its_ticket_to_a_command_that_waits_and_gets_another_one() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let held = hold_all(&executor).await;
         let long = usual(&held)[0].held();
         let sharing = executor.sharing();
@@ -211,7 +211,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_read_that_waits_to_go_on_can_be_interrupted() {
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let held = hold_all(&executor).await;
         let long = usual(&held)[0].held();
         let sharing = executor.sharing();
@@ -236,7 +236,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn of_the_reads_that_wait_to_go_on_few_queue_before_new_commands() {
         const READS: usize = 10;
-        let executor = Executor::new().unwrap();
+        let executor = Executor::new(0).unwrap();
         let held = hold_all(&executor).await;
         let all: Vec<_> = usual(&held).iter().map(|ticket| ticket.held()).collect();
         let (sharing, classes) = (executor.sharing(), &executor.classes);
