@@ -11,9 +11,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::compress::Compressor;
-use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
+use crate::disk::{ALIGNMENT, AlignedBuf, Disk, DiskFile};
 use crate::fail_stop::{FailStop, step};
+use crate::sealed::{BlockForm, Place};
 use crate::space::{Extent, Space};
 use crate::{Compression, Error, Result, compress};
 
@@ -48,6 +48,8 @@ thread_local! {
 /// S7: writes are aligned and stay inside of their extent, or inside of the slot of a superblock.
 pub(crate) struct DataFile {
     file: Arc<dyn DiskFile>,
+    /// The form of the blocks.
+    pub(crate) form: BlockForm,
     pub(crate) space: Arc<Space>,
     reads: AtomicU64,
     read_bytes: AtomicU64,
@@ -63,10 +65,18 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    pub(crate) fn new(file: Arc<dyn DiskFile>) -> DataFile {
+    /// The data file of a disk.
+    pub(crate) fn new(disk: &dyn Disk, file: Arc<dyn DiskFile>) -> DataFile {
+        let form = BlockForm::new(disk.ciphers());
+        let space = if form.is_encrypted() {
+            Space::with_unique_births(disk.unique_name())
+        } else {
+            Space::new()
+        };
         DataFile {
             file,
-            space: Space::new(),
+            form,
+            space,
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -134,17 +144,24 @@ impl DataFile {
         Ok(())
     }
 
-    /// Writes blocks to a new extent. `seal` completes them for the offset that they get. An extent that cannot be
-    /// written is not handed out again if another one can.
+    /// Completes blocks for the extent that they get, and writes them. `starts` are their starts in `blocks`. References to them have
+    /// the birth `birth`, or that of the extent. An extent that cannot be written is not handed out again if another one can.
     pub(crate) fn write_new(
         &self,
         blocks: &mut [u8],
-        seal: impl Fn(&mut [u8], u64),
+        starts: &[usize],
+        birth: Option<u64>,
     ) -> Result<Arc<Extent>> {
         let mut failed = Vec::new();
         loop {
             let extent = self.space.allocate(blocks.len());
-            seal(blocks, extent.offset);
+            let place = Place::new(extent.offset, birth.unwrap_or(extent.birth));
+            let mut end = blocks.len();
+            for start in starts.iter().rev() {
+                self.form
+                    .seal(&mut blocks[*start..end], place.plus(*start as u64));
+                end = *start;
+            }
             match self.write(&extent, blocks) {
                 Ok(()) => {
                     self.set_aside(failed);
@@ -152,6 +169,12 @@ impl DataFile {
                 }
                 Err(error) if error.is_bad_place() && failed.len() < OTHER_EXTENTS => {
                     failed.push(extent);
+                    let mut end = blocks.len();
+                    for start in starts.iter().rev() {
+                        self.form
+                            .unseal(&mut blocks[*start..end], place.plus(*start as u64))?;
+                        end = *start;
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -258,14 +281,16 @@ impl DataFile {
         })
     }
 
-    /// Reads the block at `offset` of `len` bytes and calls `visit` with its payload.
+    /// Reads the block at `place` of `len` bytes and calls `visit` with its payload.
     pub(crate) fn read_block<T>(
         &self,
-        offset: u64,
+        place: Place,
         len: usize,
         visit: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        self.read_stored(offset, len, |block| decode_block(block, offset, visit))
+        self.read_stored(place.offset, len, |block| {
+            self.form.decode(block, place, visit)
+        })
     }
 
     /// Reads `len` bytes at `offset` and calls `visit` with them, which nothing has checked.
@@ -312,23 +337,11 @@ pub(crate) fn check_payload(what: &'static str, payload: &[u8]) -> Result<()> {
     })
 }
 
-/// Starts a block at the end of `out` and compresses the payload into it. The offset of the block in the file
-/// may be unknown yet: [`seal_block`] must follow.
-pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) {
-    push_block_with(out, &mut Compressor::new(codec), payload);
-}
-
-/// As [`push_block`], for one of many blocks of a compressor.
-pub(crate) fn push_block_with(out: &mut Vec<u8>, compressor: &mut Compressor, payload: &[u8]) {
+pub(crate) fn check_payload_bytes(payload: &[u8]) {
     assert!(
         payload.len() <= PAYLOAD_BYTES_MAX,
         "S8: a block is larger than what can be read again"
     );
-    let start = out.len();
-    out.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
-    let used = compressor.compress(payload, out);
-    out[start + 8..start + 12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    out[start + 12] = used.code();
 }
 
 /// Writes the checksum of a block for `offset`.
@@ -346,20 +359,7 @@ pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
     }
 }
 
-/// Checks a block at `offset`, and calls `visit` with its payload.
-pub(crate) fn decode_block<T>(
-    block: &[u8],
-    offset: u64,
-    visit: impl FnOnce(&[u8]) -> T,
-) -> Result<T> {
-    if block.len() < BLOCK_HEADER_BYTES {
-        return Err(corrupt(offset, "a block is shorter than its header"));
-    }
-    check_block(block, offset)?;
-    decode_checked(block, offset, visit)
-}
-
-/// As [`decode_block`], for a block whose checksum was checked when it was read.
+/// Calls `visit` with the payload of a block that is not encrypted, and whose checksum was checked when it was read.
 pub(crate) fn decode_checked<T>(
     block: &[u8],
     offset: u64,
@@ -398,9 +398,11 @@ mod tests {
         for codec in [Compression::None, Compression::Zstd, Compression::Lz4] {
             let payload = b"all that is stored carries a checksum ".repeat(4);
             let mut block = Vec::new();
-            push_block(&mut block, codec, &payload);
+            BlockForm::default().push(&mut block, codec, &payload);
             seal_block(&mut block, 8192);
-            let decode = |block: &[u8], offset| decode_block(block, offset, <[u8]>::to_vec);
+            let form = BlockForm::default();
+            let decode =
+                |block: &[u8], offset| form.decode(block, Place::new(offset, 0), <[u8]>::to_vec);
             assert_eq!(decode(&block, 8192).unwrap(), payload);
             assert!(decode(&block, 4096).is_err(), "a block at the wrong place");
             for bit in 0..block.len() * 8 {
@@ -409,6 +411,7 @@ mod tests {
                 block[bit / 8] ^= 1 << (bit % 8);
             }
         }
-        assert!(decode_block(&[1, 2, 3], 0, |_| ()).is_err());
+        let short = BlockForm::default().decode(&[1, 2, 3], Place::new(0, 0), |_| ());
+        assert!(short.is_err());
     }
 }

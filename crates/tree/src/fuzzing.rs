@@ -6,7 +6,7 @@ use frond_kv::operation;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::bytes::Reader;
-use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, decode_block, seal_block};
+use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, seal_block};
 use crate::disk::ALIGNMENT;
 use crate::free_map::FreeMap;
 use crate::log;
@@ -14,6 +14,7 @@ use crate::manifest::{Manifest, SUPERBLOCK_COPY_BYTES, parse_page};
 use crate::node::NodeRef;
 use crate::page::Page;
 use crate::run_index::RunIndex;
+use crate::sealed::{BlockForm, Place};
 use crate::{Kind, filter};
 
 /// Decodes bytes, and reads what is decoded.
@@ -95,7 +96,7 @@ fn block(bytes: &[u8]) {
     let mut block = vec![0; 8];
     block.extend_from_slice(bytes);
     seal_block(&mut block, 0);
-    let decoded = decode_block(&block, 0, <[u8]>::len);
+    let decoded = BlockForm::default().decode(&block, Place::new(0, 0), <[u8]>::len);
     let is_short = block.len() < BLOCK_HEADER_BYTES;
     assert!(!is_short || decoded.is_err());
 }

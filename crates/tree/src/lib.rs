@@ -85,6 +85,7 @@ mod retained;
 mod run;
 mod run_index;
 mod salvage;
+mod sealed;
 mod seam;
 mod snapshot;
 mod space;

@@ -15,6 +15,7 @@ use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::manifest::Manifest;
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::range::KeyRange;
+use crate::sealed::Place;
 use crate::store::Store;
 use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet, log};
 
@@ -220,21 +221,23 @@ impl Salvage<'_> {
                 self.lose(tree, range.lower, range.upper, false);
                 Ok(())
             }
-            SubtreeRef::Internal(place) => match self.inspector.node(place.offset, place.len) {
-                Some(node) if node.pivots_ascend() => {
-                    self.node(tree, &node, place.offset, range, depth)
+            SubtreeRef::Internal(place) => {
+                match (self.inspector).node(Place::new(place.offset, place.birth), place.len) {
+                    Some(node) if node.pivots_ascend() => {
+                        self.node(tree, &node, place.offset, range, depth)
+                    }
+                    Some(_) => {
+                        let what = "the pivots of a node do not ascend";
+                        self.inspector.note(place.offset, ProblemKind::Order, what);
+                        self.lose(tree, range.lower, range.upper, false);
+                        Ok(())
+                    }
+                    None => {
+                        self.lose(tree, range.lower, range.upper, false);
+                        Ok(())
+                    }
                 }
-                Some(_) => {
-                    let what = "the pivots of a node do not ascend";
-                    self.inspector.note(place.offset, ProblemKind::Order, what);
-                    self.lose(tree, range.lower, range.upper, false);
-                    Ok(())
-                }
-                None => {
-                    self.lose(tree, range.lower, range.upper, false);
-                    Ok(())
-                }
-            },
+            }
         }
     }
 

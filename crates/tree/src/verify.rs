@@ -12,6 +12,7 @@ use crate::free_map::{DATA_START, FreeMap, unreachable};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::node::{BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
 use crate::page::Page;
+use crate::sealed::Place;
 use crate::store::Store;
 use crate::{Kind, Options, Result, TreeId, bounds, filter, log};
 
@@ -189,7 +190,7 @@ impl<'a> Walk<'a> {
             SubtreeRef::Internal(place) => {
                 let (offset, len) = (place.offset, place.len);
                 self.extents.push((offset, block_extent(len)));
-                if let Some(node) = self.inspector.node(offset, len) {
+                if let Some(node) = self.inspector.node(Place::new(offset, place.birth), len) {
                     self.report.nodes += 1;
                     self.reference(&node, place);
                     self.path.push(offset);
