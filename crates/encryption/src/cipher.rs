@@ -87,9 +87,13 @@ struct Sealing {
 
 impl Sealing {
     fn new(keys: &StoreKeys, purpose: Purpose) -> Result<Sealing> {
-        let number = keys.current();
         let mut salt = [0; SALT_BYTES];
         random(&mut salt)?;
+        Sealing::with_salt(keys, purpose, salt)
+    }
+
+    fn with_salt(keys: &StoreKeys, purpose: Purpose, salt: SaltBytes) -> Result<Sealing> {
+        let number = keys.current();
         Ok(Sealing {
             number,
             salt,
@@ -120,12 +124,16 @@ impl Cipher {
     /// # Errors
     /// [`Error::NoRandomness`].
     pub fn new(keys: &Arc<StoreKeys>, purpose: Purpose) -> Result<Cipher> {
-        Ok(Cipher {
+        Ok(Cipher::of(keys, purpose, Sealing::new(keys, purpose)?))
+    }
+
+    fn of(keys: &Arc<StoreKeys>, purpose: Purpose, sealing: Sealing) -> Cipher {
+        Cipher {
             keys: keys.clone(),
             purpose,
-            sealing: ArcSwap::from_pointee(Sealing::new(keys, purpose)?),
+            sealing: ArcSwap::from_pointee(sealing),
             known: ArcSwap::default(),
-        })
+        }
     }
 
     /// Encrypts `data` in place. `context` is authenticated with it: it must be the same when the data is opened.
@@ -205,11 +213,27 @@ impl Ciphers {
     /// # Errors
     /// [`Error::NoRandomness`].
     pub fn new(keys: &Arc<StoreKeys>) -> Result<Ciphers> {
+        Ciphers::made(|purpose| Cipher::new(keys, purpose))
+    }
+
+    /// Ciphers with a salt that is not random, for simulations that are repeated exactly. No other ciphers may have it.
+    ///
+    /// # Errors
+    /// None, with keys that have their current one.
+    #[doc(hidden)]
+    pub fn simulated(keys: &Arc<StoreKeys>, salt: SaltBytes) -> Result<Ciphers> {
+        Ciphers::made(|purpose| {
+            let sealing = Sealing::with_salt(keys, purpose, salt)?;
+            Ok(Cipher::of(keys, purpose, sealing))
+        })
+    }
+
+    fn made(cipher: impl Fn(Purpose) -> Result<Cipher>) -> Result<Ciphers> {
         Ok(Ciphers {
-            data: Cipher::new(keys, Purpose::Data)?,
-            superblock: Cipher::new(keys, Purpose::Superblock)?,
-            log: Cipher::new(keys, Purpose::Log)?,
-            buffer: Cipher::new(keys, Purpose::Buffer)?,
+            data: cipher(Purpose::Data)?,
+            superblock: cipher(Purpose::Superblock)?,
+            log: cipher(Purpose::Log)?,
+            buffer: cipher(Purpose::Buffer)?,
         })
     }
 }

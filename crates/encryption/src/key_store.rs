@@ -116,16 +116,25 @@ impl KeyStore {
     /// # Errors
     /// [`Error::NoKeyStore`], [`Error::WrongMasterKey`], [`Error::KeyStore`] if it is damaged, those of the file system.
     pub fn open(directory: &Path, master: &Key) -> Result<KeyStore> {
+        let opened = KeyStore::read(directory, master)?;
+        // A write that was interrupted left it.
+        let _ = std::fs::remove_file(directory.join(NEW_FILE));
+        Ok(opened)
+    }
+
+    /// As [`KeyStore::open`], without a change to the directory.
+    ///
+    /// # Errors
+    /// As [`KeyStore::open`].
+    pub fn read(directory: &Path, master: &Key) -> Result<KeyStore> {
         let path = directory.join(KEY_STORE_FILE);
-        let bytes = match read(&path) {
+        let bytes = match read_file(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::NoKeyStore(path));
             }
             Err(error) => return Err(Error::Io(format!("reading {}", path.display()), error)),
         };
-        // A write that was interrupted left it.
-        let _ = std::fs::remove_file(directory.join(NEW_FILE));
         KeyStore::parse(directory, &bytes, master).map_err(|why| match why {
             Malformed::Damaged(what) => Error::KeyStore(path, what),
             Malformed::WrongKey => Error::WrongMasterKey(path),
@@ -198,20 +207,30 @@ impl KeyStore {
         self.name
     }
 
-    /// Encrypts the store keys with another master key, and adds a new store key, which is used from now on.
+    /// Encrypts the store keys with another master key, or with the same one. With `adds_key` there is a new store key, which is used from
+    /// now on; the old ones stay, because blocks that were written with them are there still.
     ///
     /// # Errors
     /// Those of the file system. The file has the old or the new keys then; the store keys in memory stay the old ones.
-    pub fn rotate(&mut self, master: &Key) -> Result<()> {
-        self.rotate_with(master, &mut |_| Ok(()))
+    pub fn rotate(&mut self, master: &Key, adds_key: bool) -> Result<()> {
+        self.rotate_with(master, adds_key, &mut |_| Ok(()))
     }
 
     fn rotate_with(
         &mut self,
         master: &Key,
+        adds_key: bool,
         at: &mut dyn FnMut(Step) -> io::Result<()>,
     ) -> Result<()> {
+        if !adds_key {
+            let set = self.keys.set();
+            return self.write(master, &set, at);
+        }
         let mut set = KeySet::clone(&self.keys.set());
+        if set.keys.len() >= RECORDS_MAX {
+            let path = self.directory.join(KEY_STORE_FILE);
+            return Err(Error::KeyStore(path, "has too many store keys"));
+        }
         let next = set.keys.last_key_value().map_or(0, |(last, _)| *last) + 1;
         set.keys.insert(next, Key::random()?);
         set.current = next;
@@ -224,14 +243,6 @@ impl KeyStore {
         // Only now: nothing may be encrypted with a key that is not durable.
         self.keys.replace(set);
         Ok(())
-    }
-
-    /// The bytes of the file for a copy of the store, which is opened with `master`.
-    ///
-    /// # Errors
-    /// [`Error::NoRandomness`].
-    pub fn encode(&self, master: &Key) -> Result<Vec<u8>> {
-        self.encode_version(master, &self.keys.set(), self.version)
     }
 
     fn encode_version(&self, master: &Key, set: &KeySet, version: u64) -> Result<Vec<u8>> {
@@ -337,7 +348,7 @@ fn open(key: &LessSafeKey, context: &[u8], seal: &[u8], data: &mut [u8]) -> Opti
     opened.ok().map(drop)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let most = HEADER_BYTES + RECORDS_MAX * RECORD_BYTES + MAC_BYTES + SUM_BYTES;
     let mut bytes = Vec::new();
     File::open(path)?
@@ -445,7 +456,7 @@ mod tests {
         let mut store = KeyStore::create(path, &key(1)).unwrap();
         let (keys, before) = (store.keys().clone(), store.keys().set());
         for (round, master) in [(2, key(2)), (3, key(3))] {
-            store.rotate(&master).unwrap();
+            store.rotate(&master, true).unwrap();
             assert_eq!((keys.current(), keys.count()), (round, round as usize));
         }
         let old = KeyStore::open(path, &key(1)).unwrap_err();
@@ -458,12 +469,15 @@ mod tests {
 
     #[test]
     fn a_rotation_that_stops_at_a_step_leaves_the_old_or_the_new_keys() {
-        for stop in STEPS {
+        for (stop, adds_key) in STEPS
+            .iter()
+            .flat_map(|stop| [(*stop, false), (*stop, true)])
+        {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path();
             let mut store = KeyStore::create(path, &key(1)).unwrap();
             let before = store.keys().set();
-            let stopped = store.rotate_with(&key(2), &mut |step| match step {
+            let stopped = store.rotate_with(&key(2), adds_key, &mut |step| match step {
                 step if step == stop => Err(io::Error::other("stopped")),
                 _ => Ok(()),
             });
@@ -476,7 +490,7 @@ mod tests {
             let mut opened = KeyStore::open(path, &key(right)).unwrap();
             assert_eq!(opened.keys().key(1).unwrap(), before.keys[&1]);
             // Nothing is in the way of the next one.
-            opened.rotate(&key(3)).unwrap();
+            opened.rotate(&key(3), adds_key).unwrap();
             KeyStore::open(path, &key(3)).unwrap();
         }
     }

@@ -84,6 +84,7 @@ pub struct CheckpointCopy {
     pinned: Pinned,
     store: Arc<RunStore>,
     engine: Arc<Engine>,
+    key_store: Vec<u8>,
     extents: Vec<ExtentId>,
     contents: Vec<Content>,
     /// Holds the log until the first reader takes it.
@@ -102,6 +103,8 @@ impl Store {
     pub fn begin_copy(&self) -> Result<CheckpointCopy> {
         let engine = self.engine();
         let (pinned, log) = engine.pin_checkpoint()?;
+        let key_store = engine.options.disk.key_store();
+        let key_store = key_store.map_err(Error::io("reading the key store"))?;
         if let Some(lost) = pinned.trees.lost_pages().first() {
             return Err(lost.error());
         }
@@ -111,6 +114,7 @@ impl Store {
             pinned,
             store,
             engine: engine.clone(),
+            key_store,
             extents,
             contents,
             log: Mutex::new(Some(log)),
@@ -250,6 +254,11 @@ impl CheckpointCopy {
             ));
         }
         head
+    }
+
+    /// The file with the store keys that the copy is encrypted with, which the master key opens; nothing if it is not encrypted.
+    pub fn key_store(&self) -> &[u8] {
+        &self.key_store
     }
 
     /// The log from [`CheckpointCopy::log_start`] on. The log is kept from there on until the first such reader is dropped or moved

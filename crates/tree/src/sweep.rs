@@ -157,7 +157,8 @@ mod tests {
     fn each_node_is_read_once() {
         let mut reach = Reach::default();
         reach.add_node(Place::new(8192, 0), 100);
-        assert_eq!(reach.nodes.pop(), Some((8192, 100)));
+        let node = (Place::new(8192, 0), 100);
+        assert_eq!(reach.nodes.pop(), Some(node));
         reach.add_node(Place::new(8192, 0), 100);
         assert_eq!(reach.nodes, []);
         assert_eq!(reach.into_extents(), [(8192, 4096)]);

@@ -48,6 +48,9 @@ pub fn configuration(settings: &Result<Settings, SettingsError>) -> Vec<Finding>
             22138 => continue,
             22120 => "security.authorization: enabled, and create a first user (docs/security.md)",
             22140 => continue,
+            9_937_071 => {
+                "keep the key on another file system, or use security.encryptionKeyCommand"
+            }
             _ => "storage.journal.enabled: true",
         };
         found.push(Finding::warning(AREA, message, advice));

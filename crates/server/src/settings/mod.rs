@@ -1,5 +1,6 @@
 //! The settings of the server, with their defaults. `parameters` has the table that reads them.
 
+mod encryption;
 mod javascript;
 mod logins;
 mod network;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+pub use encryption::EncryptionSettings;
 pub use javascript::JavaScriptSettings;
 pub use logins::LoginSettings;
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt, resolve};
@@ -170,6 +172,7 @@ pub struct Settings {
     pub natural_order: NaturalOrder,
     /// See [`TikvSettings`].
     pub tikv: TikvSettings,
+    pub encryption: EncryptionSettings,
     /// The name of the replica set that this server is a member of; none for a standalone server.
     pub replica_set: Option<String>,
     /// The directory below which all copies are that clients ask the server for; none if they may be anywhere.
@@ -249,6 +252,7 @@ impl Default for Settings {
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
             tikv: TikvSettings::default(),
+            encryption: EncryptionSettings::default(),
             replica_set: None,
             oplog: OplogMode::Auto,
             oplog_bytes: None,

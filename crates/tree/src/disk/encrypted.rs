@@ -1,6 +1,7 @@
 //! A disk with the keys of its store.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use frond_encryption::Ciphers;
@@ -12,12 +13,25 @@ use super::{Disk, DiskFile, DiskSpace, SharedMap};
 pub struct EncryptedDisk {
     disk: Arc<dyn Disk>,
     ciphers: Arc<Ciphers>,
+    key_store: Option<PathBuf>,
 }
 
 impl EncryptedDisk {
     /// A disk of a store that is encrypted with these ciphers. They are used for one open store only, or for one that is read only.
     pub fn new(disk: Arc<dyn Disk>, ciphers: Arc<Ciphers>) -> EncryptedDisk {
-        EncryptedDisk { disk, ciphers }
+        EncryptedDisk {
+            disk,
+            ciphers,
+            key_store: None,
+        }
+    }
+
+    /// The same, with the file that copies of the store need to be opened, besides the master key.
+    pub fn with_key_store(self, path: PathBuf) -> EncryptedDisk {
+        EncryptedDisk {
+            key_store: Some(path),
+            ..self
+        }
     }
 }
 
@@ -56,6 +70,10 @@ impl Disk for EncryptedDisk {
 
     fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
         self.disk.map(name, offset, bytes)
+    }
+
+    fn key_store(&self) -> io::Result<Vec<u8>> {
+        (self.key_store.as_ref()).map_or(Ok(Vec::new()), std::fs::read)
     }
 
     fn ciphers(&self) -> Option<&Arc<Ciphers>> {

@@ -60,6 +60,10 @@ pub trait Disk: Send + Sync {
     fn map(&self, _name: &str, _offset: u64, _bytes: usize) -> io::Result<Box<dyn SharedMap>> {
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// The file that the keys of the store are read from, for copies; nothing for a store that is not encrypted.
+    fn key_store(&self) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
     /// The ciphers of the store, if it is encrypted.
     fn ciphers(&self) -> Option<&Arc<Ciphers>> {
         None

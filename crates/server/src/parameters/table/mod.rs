@@ -1,5 +1,6 @@
 //! The table of parameters. A parameter that depends on another one's value comes after it.
 
+mod encryption;
 mod log;
 mod logins;
 mod network;
@@ -28,6 +29,7 @@ static SECTIONS: &[&[Parameter]] = &[
     operation::OPERATION,
     logins::LOGINS,
     security::SECURITY,
+    encryption::ENCRYPTION,
     replication::REPLICATION,
     query::QUERY,
     state::STATE,
