@@ -10,7 +10,6 @@ pub use frond_encryption::{
 };
 use parking_lot::Mutex;
 
-use crate::store::DocumentStore;
 use frond_storage::error::Result;
 use frond_storage::keyspace::EngineError;
 use frond_storage::keyspace::disk::{Disk, EncryptedDisk};
@@ -29,11 +28,11 @@ pub struct KeysInfo {
     pub version: u64,
 }
 
-fn refused(text: impl Into<String>) -> EngineError {
+pub(crate) fn refused(text: impl Into<String>) -> EngineError {
     EngineError::InvalidOption(text.into())
 }
 
-fn of_keys(error: &EncryptionError) -> EngineError {
+pub(crate) fn of_keys(error: &EncryptionError) -> EngineError {
     refused(error.to_string())
 }
 
@@ -120,7 +119,7 @@ pub(crate) fn with_keys(
 pub struct FileCipher(Cipher);
 
 impl FileCipher {
-    fn new(keys: &Arc<StoreKeys>) -> Result<FileCipher> {
+    pub(crate) fn new(keys: &Arc<StoreKeys>) -> Result<FileCipher> {
         let cipher = Cipher::new(keys, Purpose::Files).map_err(|error| of_keys(&error));
         Ok(FileCipher(cipher?))
     }
@@ -169,41 +168,6 @@ impl FileCipher {
 pub fn file_cipher(directory: &Path, master: &MasterKey) -> Result<FileCipher> {
     let keys = KeyStore::read(directory, master).map_err(|error| of_keys(&error))?;
     FileCipher::new(keys.keys())
-}
-
-impl DocumentStore {
-    /// A cipher for files of the server, if the store is encrypted.
-    ///
-    /// # Errors
-    /// If the system gives no random numbers.
-    pub fn file_cipher(&self) -> Result<Option<FileCipher>> {
-        let keys = self.open_keys().map(|keys| keys.lock().keys().clone());
-        keys.as_ref().map(FileCipher::new).transpose()
-    }
-
-    /// The keys of the store, if it is encrypted.
-    pub fn keys(&self) -> Option<KeysInfo> {
-        let keys = self.open_keys()?.lock();
-        Some(KeysInfo {
-            current: keys.keys().current(),
-            count: keys.keys().count(),
-            version: keys.version(),
-        })
-    }
-
-    /// Encrypts the store keys with a master key, durably. With `adds_key` there is a new store key, which what is written from now
-    /// on is encrypted with.
-    ///
-    /// # Errors
-    /// If the store is not encrypted, or the key store cannot be written: it has the old or the new master key then.
-    pub fn rotate_master_key(&self, master: &MasterKey, adds_key: bool) -> Result<KeysInfo> {
-        let keys = self.open_keys();
-        let keys = keys.ok_or_else(|| refused("the store is not encrypted"))?;
-        let rotated = keys.lock().rotate(master, adds_key);
-        rotated.map_err(|error| of_keys(&error))?;
-        self.keys()
-            .ok_or_else(|| refused("the store is not encrypted").into())
-    }
 }
 
 /// Whether a directory has a key store.

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::block::{BlockForm, Place};
 use crate::checkpoint::Pinned;
 use crate::data_file::{DataFile, block_extent, check_block, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
@@ -43,7 +44,6 @@ use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
 use crate::run::{RunInfo, RunStore};
 use crate::run_index::RunIndex;
-use crate::sealed::{BlockForm, Place};
 use crate::space::Extent;
 use crate::store::Store;
 use crate::{Error, Result};

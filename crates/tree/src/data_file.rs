@@ -1,31 +1,21 @@
-//! The data file: extents of checksummed blocks.
-//!
-//! A block is a header of 16 bytes and a payload: XXH3-64 of all that follows, seeded with the
-//! block's offset in the file, so that a misdirected write is detected too (8 bytes, little-endian),
-//! length of the uncompressed payload (4), codec (1), three zeros, payload.
+//! The data file: extents of blocks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub use crate::block::DATA_FILE;
+use crate::block::{BlockForm, Place};
+pub(crate) use crate::block::{check_block, check_payload, corrupt, decode_checked};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk, DiskFile};
 use crate::fail_stop::{FailStop, step};
-use crate::sealed::{BlockForm, Place};
 use crate::space::{Extent, Space};
-use crate::{Compression, Error, Result, compress};
+use crate::{Error, Result};
 
-/// Name of the data file.
-pub const DATA_FILE: &str = "data.frond";
-/// Size of a block's header in bytes.
-pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 /// The most bytes of one write; a multiple of the alignment.
 const WRITE_BYTES: usize = 1 << 20;
-/// The largest uncompressed payload: a page with the largest key and value, with room to spare.
-const PAYLOAD_BYTES_MAX: usize = 1 << 30;
-
 /// Most buffers that are kept for the next write.
 const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 
@@ -40,7 +30,6 @@ const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
 thread_local! {
     static SPARE_BUFFER: Cell<AlignedBuf> = Cell::default();
-    static SPARE_PAYLOAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// The open data file and its allocator.
@@ -314,104 +303,4 @@ impl DataFile {
 /// The length of the extent of a block that has one of its own.
 pub(crate) fn block_extent(len: u32) -> u64 {
     u64::from(len).next_multiple_of(ALIGNMENT as u64)
-}
-
-/// The error for a damaged block of the data file.
-pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
-    Error::Corrupt {
-        file: DATA_FILE.to_owned(),
-        offset,
-        what,
-    }
-}
-
-/// Fails for a payload that could not be read again.
-pub(crate) fn check_payload(what: &'static str, payload: &[u8]) -> Result<()> {
-    if payload.len() <= PAYLOAD_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Error::TooLarge {
-        what,
-        bytes: payload.len(),
-        limit: PAYLOAD_BYTES_MAX,
-    })
-}
-
-pub(crate) fn check_payload_bytes(payload: &[u8]) {
-    assert!(
-        payload.len() <= PAYLOAD_BYTES_MAX,
-        "S8: a block is larger than what can be read again"
-    );
-}
-
-/// Writes the checksum of a block for `offset`.
-pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
-    let (checksum, rest) = block.split_at_mut(8);
-    checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
-}
-
-/// Checks the checksum of a block at `offset`.
-pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
-    let sum = |rest| xxh3_64_with_seed(rest, offset).to_le_bytes();
-    match block.split_at_checked(8) {
-        Some((checksum, rest)) if checksum == sum(rest) => Ok(()),
-        _ => Err(corrupt(offset, "the checksum of a block does not match")),
-    }
-}
-
-/// Calls `visit` with the payload of a block that is not encrypted, and whose checksum was checked when it was read.
-pub(crate) fn decode_checked<T>(
-    block: &[u8],
-    offset: u64,
-    visit: impl FnOnce(&[u8]) -> T,
-) -> Result<T> {
-    let damaged = |what| corrupt(offset, what);
-    let Some((header, stored)) = block.split_at_checked(BLOCK_HEADER_BYTES) else {
-        return Err(damaged("a block is shorter than its header"));
-    };
-    let fields = &header[8..];
-    let len = u32::from_le_bytes([fields[0], fields[1], fields[2], fields[3]]) as usize;
-    if len > PAYLOAD_BYTES_MAX {
-        return Err(damaged("the size of a block is impossible"));
-    }
-    let codec = Compression::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
-    if codec == Compression::None && len == stored.len() {
-        return Ok(visit(stored));
-    }
-    let mut payload = SPARE_PAYLOAD.take();
-    let result = match compress::decompress(codec, stored, len, &mut payload) {
-        Some(()) => Ok(visit(&payload)),
-        None => Err(damaged("a block does not decompress")),
-    };
-    if payload.len() <= SPARE_BYTES_MAX {
-        SPARE_PAYLOAD.set(payload);
-    }
-    result
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_flipped_bit_of_a_block_is_noticed() {
-        for codec in [Compression::None, Compression::Zstd, Compression::Lz4] {
-            let payload = b"all that is stored carries a checksum ".repeat(4);
-            let mut block = Vec::new();
-            BlockForm::default().push(&mut block, codec, &payload);
-            seal_block(&mut block, 8192);
-            let form = BlockForm::default();
-            let decode =
-                |block: &[u8], offset| form.decode(block, Place::new(offset, 0), <[u8]>::to_vec);
-            assert_eq!(decode(&block, 8192).unwrap(), payload);
-            assert!(decode(&block, 4096).is_err(), "a block at the wrong place");
-            for bit in 0..block.len() * 8 {
-                block[bit / 8] ^= 1 << (bit % 8);
-                assert!(decode(&block, 8192).is_err(), "bit {bit}");
-                block[bit / 8] ^= 1 << (bit % 8);
-            }
-        }
-        let short = BlockForm::default().decode(&[1, 2, 3], Place::new(0, 0), |_| ());
-        assert!(short.is_err());
-    }
 }

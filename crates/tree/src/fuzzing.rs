@@ -5,8 +5,8 @@ use std::ops::Range;
 use frond_kv::operation;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use crate::block::{BLOCK_HEADER_BYTES, BlockForm, DATA_FILE, Place, seal_block};
 use crate::bytes::Reader;
-use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, seal_block};
 use crate::disk::ALIGNMENT;
 use crate::free_map::FreeMap;
 use crate::log;
@@ -14,7 +14,6 @@ use crate::manifest::{Manifest, SUPERBLOCK_COPY_BYTES, parse_page};
 use crate::node::NodeRef;
 use crate::page::Page;
 use crate::run_index::RunIndex;
-use crate::sealed::{BlockForm, Place};
 use crate::{Kind, filter};
 
 /// Decodes bytes, and reads what is decoded.

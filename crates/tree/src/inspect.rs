@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::block::Place;
 use crate::data_file::{DATA_FILE, DataFile, block_extent};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::free_map::{DATA_START, FreeMap};
@@ -12,7 +13,6 @@ use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef};
 use crate::page::Page;
 use crate::run_index::RunIndex;
-use crate::sealed::Place;
 use crate::{Error, Result, TreeId};
 
 /// The kind of a problem in a store.

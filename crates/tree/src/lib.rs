@@ -28,6 +28,7 @@
 mod activity;
 mod background;
 mod backup;
+mod block;
 mod block_check;
 mod bounds;
 mod buffers;
@@ -85,7 +86,6 @@ mod retained;
 mod run;
 mod run_index;
 mod salvage;
-mod sealed;
 mod seam;
 mod snapshot;
 mod space;

@@ -7,6 +7,7 @@ use frond_kv::EntryId;
 use frond_kv::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::block::{has_no_key, needs_key};
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
@@ -379,16 +380,6 @@ fn version(ciphers: Option<&Arc<Ciphers>>) -> u32 {
         Some(_) => FORMAT_VERSION | IS_ENCRYPTED,
         None => FORMAT_VERSION,
     }
-}
-
-/// The error of an encrypted store that is opened without its keys.
-pub(crate) fn needs_key() -> Error {
-    Error::InvalidOption("the store is encrypted, and it is opened without its key".to_owned())
-}
-
-/// The error of a store that is opened with keys, and is not encrypted.
-pub(crate) fn has_no_key() -> Error {
-    Error::InvalidOption("the store is not encrypted, and it is opened with a key".to_owned())
 }
 
 /// Fails unless a copy of a superblock was written with a key of the store.

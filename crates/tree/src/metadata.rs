@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::Result;
+use crate::block::Place;
 use crate::data_file::check_payload;
 use crate::disk::ALIGNMENT;
 use crate::run::RunStore;
-use crate::sealed::Place;
 use crate::space::Extent;
 use crate::{Compression, Error};
 

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use frond_kv::operation::{self, Op};
 
 use crate::backup::{COMMIT_RANGES, push};
+use crate::block::Place;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::manifest::Manifest;
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::range::KeyRange;
-use crate::sealed::Place;
 use crate::store::Store;
 use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet, log};
 

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::block::Place;
 use crate::disk::ALIGNMENT;
 use crate::free_map::{DATA_START, FreeMap};
 use crate::free_ranges::FreeRanges;
-use crate::sealed::Place;
 
 /// An allocated range of the data file. Dropping it releases the range.
 ///

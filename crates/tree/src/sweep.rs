@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::block::Place;
 use crate::data_file::{block_extent, corrupt};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
 use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
 use crate::run::RunStore;
-use crate::sealed::Place;
 use crate::version::Trees;
 use crate::{Error, Result};
 

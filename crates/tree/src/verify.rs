@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use frond_kv::operation;
 
+use crate::block::Place;
 use crate::data_file::block_extent;
 use crate::disk::{Disk, OverlayDisk};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::node::{BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
 use crate::page::Page;
-use crate::sealed::Place;
 use crate::store::Store;
 use crate::{Kind, Options, Result, TreeId, bounds, filter, log};
 

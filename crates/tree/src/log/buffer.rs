@@ -15,9 +15,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::frame::FRAME_HEADER_BYTES;
 use super::frame::Frame;
 use super::sealed_buffer::{self, Sealing};
+use crate::block::needs_key;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
-use crate::manifest::needs_key;
 use crate::{Error, Result};
 
 /// The name of the file.

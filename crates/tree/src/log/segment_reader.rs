@@ -7,8 +7,8 @@ use frond_encryption::Ciphers;
 use super::group::{self, HEADER_BYTES, Header};
 use super::sealing;
 use super::segment::{open_segment, segment_name};
+use crate::block::needs_key;
 use crate::disk::{Disk, DiskFile};
-use crate::manifest::needs_key;
 use crate::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 

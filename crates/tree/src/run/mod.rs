@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use frond_kv::MemoryBudget;
 
+use crate::block::Place;
 use crate::cache::PageCache;
 use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt, decode_checked};
@@ -19,7 +20,6 @@ use crate::node_memory::NodeMemory;
 use crate::orphans::Orphans;
 use crate::page::Page;
 use crate::run_index::RunIndex;
-use crate::sealed::Place;
 use crate::space::Extent;
 use crate::{Error, Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
