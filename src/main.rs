@@ -23,6 +23,8 @@ fn command_line() -> Command {
         .subcommand(frond_server::command_line())
         .subcommand(frond_server::offline::verify_command())
         .subcommand(frond_server::offline::salvage_command())
+        .subcommand(frond_server::offline_keys::rotate_command())
+        .subcommand(frond_server::offline_keys::decrypt_command())
         .subcommand(frond_transfer::migrate_command())
         .subcommand(frond_transfer::export_command())
         .subcommand(frond_transfer::import_command())
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
+        Some(("decrypt", arguments)) => frond_server::offline_keys::decrypt(arguments),
+        Some(("rotate-master-key", arguments)) => frond_server::offline_keys::rotate(arguments),
         Some(("export", arguments)) => frond_transfer::export(arguments),
         Some(("import", arguments)) => frond_transfer::import(arguments),
         Some(("migrate", arguments)) => frond_transfer::migrate(arguments),

@@ -131,6 +131,7 @@ ALL = {
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
     "backup": (300, python("backup")),
+    "encryption": (300, python("encryption")),
     "replica-set": (180, python("replica_set")),
     "replica-set-operations": (300, python("replica_set_operations")),
     "replica-set-members": (600, python("replica_set_members")),

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use frond_client::Uri;
+use frond_store::encryption::{KeySource, MasterKey, read_master_key};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::check::check;
@@ -18,7 +19,7 @@ use crate::moment::{Moment, stamp_text, time_text};
 use crate::plan::Plan;
 use crate::progress::{Meter, bytes};
 use crate::repository::Repository;
-use crate::restore::{Outcome, from_archive_file, from_repository};
+use crate::restore::{Directory, Outcome, from_archive_file, from_repository};
 use crate::take::{Source, to_archive_file, to_repository, to_stream};
 
 const ARCHIVE_ENDING: &str = ".tar.zst";
@@ -168,6 +169,20 @@ pub fn restore_command() -> Command {
                 .long("noVerify")
                 .action(ArgAction::SetTrue)
                 .help("Do not verify the result"),
+        )
+        .arg(
+            Arg::new("encryptionKeyFile")
+                .long("encryptionKeyFile")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("encryptionKeyCommand")
+                .help("A file with the master key that an encrypted server had when it was backed up"),
+        )
+        .arg(
+            Arg::new("encryptionKeyCommand")
+                .long("encryptionKeyCommand")
+                .value_name("COMMAND")
+                .help("A command that prints this master key"),
         )
         .arg(quiet_argument())
 }
@@ -359,11 +374,27 @@ pub fn restore(arguments: &ArgMatches) -> ExitCode {
     exit("restore", restored(arguments))
 }
 
+/// The master key of the backup, if one is given.
+fn master_key(arguments: &ArgMatches) -> Result<Option<MasterKey>> {
+    let file = arguments.get_one::<PathBuf>("encryptionKeyFile").cloned();
+    let command = arguments.get_one::<String>("encryptionKeyCommand").cloned();
+    let source = file
+        .map(KeySource::File)
+        .or_else(|| command.map(KeySource::Command));
+    let read = source.as_ref().map(read_master_key).transpose();
+    read.map_err(|error| Error::Refused(error.to_string()))
+}
+
 fn restored(arguments: &ArgMatches) -> Result<bool> {
+    let master = master_key(arguments)?;
     let stop = stop_on_signals()?;
     let mut meter = meter(arguments);
     let from = text(arguments, "from");
     let dbpath = path(arguments, "dbpath");
+    let into = Directory {
+        path: dbpath,
+        master: master.as_ref(),
+    };
     let moment = arguments.get_one::<Moment>("to").copied();
     let is_file = from == "-" || from.ends_with(ARCHIVE_ENDING);
     let is_other = !matches!(moment, None | Some(Moment::Backup | Moment::End));
@@ -374,31 +405,25 @@ fn restored(arguments: &ArgMatches) -> Result<bool> {
         ));
     }
     let outcome = match from {
-        "-" => from_archive_file(
-            io::stdin(),
-            Path::new("the input"),
-            dbpath,
-            &stop,
-            &mut meter,
-        )?,
+        "-" => from_archive_file(io::stdin(), Path::new("the input"), into, &stop, &mut meter)?,
         _ if is_file => {
             let path = Path::new(from);
             let file = File::open(path).map_err(Error::io("opening", path))?;
             let input = BufReader::with_capacity(1 << 20, file);
-            from_archive_file(input, path, dbpath, &stop, &mut meter)?
+            from_archive_file(input, path, into, &stop, &mut meter)?
         }
         _ => {
             let repository = Repository::open(Path::new(from))?;
             let id = arguments.get_one::<String>("backup").map(String::as_str);
             let plan = Plan::make(&repository, moment.unwrap_or(Moment::End), id)?;
-            from_repository(&repository, &plan, dbpath, &stop, &mut meter)?
+            from_repository(&repository, &plan, into, &stop, &mut meter)?
         }
     };
     report(&outcome, dbpath);
     if arguments.get_flag("noVerify") {
         Ok(true)
     } else {
-        verified(dbpath, &mut meter)
+        verified(into, &mut meter)
     }
 }
 
@@ -423,15 +448,17 @@ fn report(outcome: &Outcome, dbpath: &Path) {
 }
 
 /// Verifies the restored directory.
-fn verified(dbpath: &Path, meter: &mut Meter) -> Result<bool> {
+fn verified(directory: Directory<'_>, meter: &mut Meter) -> Result<bool> {
     let mut done = 0;
-    let report = frond_store::offline::verify(dbpath, &mut |progress| {
+    let mut show = |progress: frond_store::offline::Progress| {
         if done == 0 {
             meter.begin(progress.total_bytes);
         }
         meter.advance(progress.done_bytes.saturating_sub(done));
         done = progress.done_bytes;
-    });
+    };
+    let Directory { path, master } = directory;
+    let report = frond_store::offline::verify_with(path, master, &mut show);
     meter.end();
     let report = report?;
     let problems = report.problems();

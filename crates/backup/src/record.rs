@@ -64,7 +64,8 @@ impl Kind {
     /// A longer body is damage.
     fn body_bytes_max(self) -> u64 {
         match self {
-            Kind::Head => 8192,
+            // The key store of an encrypted store follows the head.
+            Kind::Head => 1 << 20,
             // A list, like every document of a server, has less than 16 MiB.
             Kind::Extents => 16 << 20,
             Kind::Extent => EXTENT_BYTES_MAX,

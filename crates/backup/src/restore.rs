@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_store::backup::{RestorePoint, RestoreTarget, Restored};
+use frond_store::encryption::MasterKey;
 
 use crate::description::Description;
 use crate::error::{Error, Result};
@@ -41,11 +42,26 @@ fn check_stop(stop: &AtomicBool) -> Result<()> {
     }
 }
 
+/// The data directory that a restore makes.
+#[derive(Clone, Copy)]
+pub struct Directory<'a> {
+    pub path: &'a Path,
+    /// The master key of a backup that is encrypted.
+    pub master: Option<&'a MasterKey>,
+}
+
+impl Directory<'_> {
+    fn create(self) -> Result<RestoreTarget> {
+        let target = RestoreTarget::create(self.path)?;
+        Ok(target.with_master_key(self.master.cloned()))
+    }
+}
+
 /// Restores a moment from a repository into a new data directory.
 pub fn from_repository(
     repository: &Repository,
     plan: &Plan,
-    dbpath: &Path,
+    into: Directory<'_>,
     stop: &AtomicBool,
     meter: &mut Meter,
 ) -> Result<Outcome> {
@@ -61,7 +77,7 @@ pub fn from_repository(
         })
         .collect();
     let places = find_extents(&parts, &needed, backup)?;
-    let mut target = RestoreTarget::create(dbpath)?;
+    let mut target = into.create()?;
     let written = (|| {
         let bytes = needed.iter().map(|extent| extent.len);
         meter.begin(bytes.fold(0, u64::saturating_add));
@@ -222,11 +238,11 @@ fn write_extents(
 pub fn from_archive_file(
     input: impl Read,
     path: &Path,
-    dbpath: &Path,
+    into: Directory<'_>,
     stop: &AtomicBool,
     meter: &mut Meter,
 ) -> Result<Outcome> {
-    let mut target = RestoreTarget::create(dbpath)?;
+    let mut target = into.create()?;
     let mut reading = Reading {
         path,
         needed: HashSet::new(),
@@ -394,7 +410,16 @@ mod tests {
         let dbpath = folder.path().join("db");
         let stop = AtomicBool::new(false);
         let path = Path::new("archive");
-        let restored = from_archive_file(archive, path, &dbpath, &stop, &mut Meter::new(true));
+        let restored = from_archive_file(
+            archive,
+            path,
+            Directory {
+                path: &dbpath,
+                master: None,
+            },
+            &stop,
+            &mut Meter::new(true),
+        );
         assert_eq!(std::fs::read_dir(&dbpath).unwrap().count(), 0);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         restored

@@ -39,6 +39,7 @@ mod needs;
 mod net;
 mod observability;
 pub mod offline;
+pub mod offline_keys;
 mod operation;
 mod oplog;
 mod outcome;

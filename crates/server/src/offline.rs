@@ -7,9 +7,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use frond_store::offline::{DirectoryReport, Problem, Progress, SalvageReport, SalvagedCollection};
+use frond_store::offline::{
+    DirectoryReport, Masters, Problem, Progress, SalvageReport, SalvagedCollection,
+};
 
 use crate::host::lock_file::LockFile;
+use crate::offline_keys::{KEY, OUT_KEY};
 
 /// Problems of one kind that are printed; the rest are only counted.
 const SHOWN_MAX: usize = 200;
@@ -35,6 +38,7 @@ pub fn verify_command() -> Command {
              is 0 for a sound store and 1 otherwise.",
         )
         .arg(directory("dbpath", "Directory of the data files"))
+        .args(KEY.arguments())
 }
 
 /// The arguments of `frond salvage`.
@@ -44,10 +48,13 @@ pub fn salvage_command() -> Command {
         .long_about(
             "Copies all readable documents into a new directory and rebuilds their indexes. Reports what is lost: \
              where an older part of the files had to be used, older values come back, also of deleted documents. \
-             The damaged directory is not changed. The exit code is 0 if nothing was lost and 1 otherwise.",
+             The damaged directory is not changed. With other master keys for the two directories this encrypts a data directory, \
+             decrypts it, or replaces all of its store keys. The exit code is 0 if nothing was lost and 1 otherwise.",
         )
         .arg(directory("dbpath", "Directory of the damaged data files"))
         .arg(directory("out", "Directory for the new files, empty or missing"))
+        .args(KEY.arguments())
+        .args(OUT_KEY.arguments())
 }
 
 fn path<'a>(arguments: &'a ArgMatches, name: &str) -> &'a Path {
@@ -118,7 +125,12 @@ pub fn verify(arguments: &ArgMatches) -> ExitCode {
         Err(error) => return fail("verify", error),
     };
     let mut meter = Meter::new();
-    let report = frond_store::offline::verify(path, &mut |progress| meter.show(progress));
+    let master = match KEY.read(arguments) {
+        Ok(master) => master,
+        Err(error) => return fail("verify", error),
+    };
+    let mut show = |progress| meter.show(progress);
+    let report = frond_store::offline::verify_with(path, master.as_ref(), &mut show);
     meter.end();
     match report {
         Ok(report) => {
@@ -146,7 +158,16 @@ pub fn salvage(arguments: &ArgMatches) -> ExitCode {
         Err(error) => return fail("salvage", error),
     };
     let mut meter = Meter::new();
-    let report = frond_store::offline::salvage(from, to, &mut |progress| meter.show(progress));
+    let (source, target) = match (KEY.read(arguments), OUT_KEY.read(arguments)) {
+        (Ok(source), Ok(target)) => (source, target),
+        (Err(error), _) | (_, Err(error)) => return fail("salvage", error),
+    };
+    let masters = Masters {
+        from: source.as_ref(),
+        to: target.as_ref(),
+    };
+    let mut show = |progress| meter.show(progress);
+    let report = frond_store::offline::salvage_with(from, to, masters, &mut show);
     meter.end();
     match report {
         Ok(report) => {

@@ -94,6 +94,7 @@ impl TestServer {
             journal_commit_interval: settings.journal_commit_interval,
             listener: Arc::new(NoListener),
             disk_reserve_bytes: settings.disk_reserve_bytes,
+            master_key: None,
             log_recovery: settings.journal_recovery,
         };
         let mut options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));

@@ -7,6 +7,7 @@ pub mod catalog;
 mod change_stream;
 mod cluster_time;
 mod coordination;
+pub mod encryption;
 pub mod exec;
 mod explain;
 mod find;

@@ -38,13 +38,14 @@ const COUNT: usize = 7;
 
 impl QuerySettings {
     /// The defaults; temporary files go into a folder, which is emptied. Without a folder nothing is
-    /// written, and queries that exceed their memory limit fail.
+    /// written, and queries that exceed their memory limit fail. With `encrypts` they have a key that is nowhere else than in memory.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn new(folder: Option<&Path>) -> Result<QuerySettings> {
+    pub fn new(folder: Option<&Path>, encrypts: bool) -> Result<QuerySettings> {
         let limits = StageLimits::default();
-        let folder = folder.map(SpillFolder::open).transpose();
+        let open = |path| SpillFolder::open(path, encrypts);
+        let folder = folder.map(open).transpose();
         let folder = folder.map_err(|error| {
             let message = format!("the folder of temporary files cannot be emptied: {error}");
             command(ErrorCode::FileStreamFailed, message)

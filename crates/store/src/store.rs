@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frond_encryption::KeyStore;
+use parking_lot::Mutex;
+
 use crate::catalog::{Catalog, LastWritten};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::coordination::{Coordination, ServerInfo, SharedOptions};
+use crate::encryption::{self, MasterKey, OpenKeys};
 use crate::member_log::StoreLog;
 use crate::oplog::{Oplog, OplogSettings};
 use crate::own_files::OwnFiles;
@@ -37,6 +41,8 @@ pub struct StoreOptions {
     pub natural_order: NaturalOrder,
     /// Whether the server is a member of a replica set whose members share a log ([`DocumentStore::member_log`]).
     pub member: bool,
+    /// Whether temporary files are encrypted, with a key that is nowhere else than in memory.
+    pub encrypts_files: bool,
     /// Set if other servers may use the same keyspace at the same time: what this one tells them.
     pub shared: Option<SharedOptions>,
 }
@@ -100,6 +106,8 @@ pub struct StorageOptions {
     pub disk_reserve_bytes: Option<u64>,
     /// The treatment of a damaged log.
     pub log_recovery: LogRecovery,
+    /// The master key, if the store is to be encrypted.
+    pub master_key: Option<MasterKey>,
 }
 
 /// Collections of documents over an engine. A cheap handle: clones share everything.
@@ -109,6 +117,7 @@ pub struct DocumentStore {
     queries: Arc<QuerySettings>,
     cluster_time: Arc<ClusterTime>,
     fast_updates: Arc<FastUpdateStats>,
+    keys: Option<OpenKeys>,
 }
 
 impl DocumentStore {
@@ -127,7 +136,8 @@ impl DocumentStore {
         times: Arc<Times>,
         options: StoreOptions,
     ) -> Result<DocumentStore> {
-        let queries = QuerySettings::new(options.temporary_files.as_deref())?;
+        let queries =
+            QuerySettings::new(options.temporary_files.as_deref(), options.encrypts_files)?;
         let cluster_time = Arc::new(ClusterTime::open(&engine, times)?);
         let oplog = Arc::new(Oplog::open(&engine, cluster_time.clone())?);
         if options.member {
@@ -138,6 +148,7 @@ impl DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
             fast_updates: Arc::default(),
+            keys: None,
             catalog: Arc::new(Catalog::open(
                 engine,
                 oplog,
@@ -202,6 +213,11 @@ impl DocumentStore {
         storage: &StorageOptions,
         options: StoreOptions,
     ) -> Result<DocumentStore> {
+        let path = path.into();
+        let keys = encryption::open_or_create(&path, storage.master_key.as_ref())?;
+        let plain = EngineOptions::new(&path);
+        let disk =
+            encryption::with_keys(&path, plain.disk.clone(), keys.as_ref().map(KeyStore::keys))?;
         let engine = EngineOptions {
             cache_bytes: storage.cache_bytes,
             client_bytes: storage.client_bytes,
@@ -210,9 +226,18 @@ impl DocumentStore {
             listener: storage.listener.clone(),
             disk_reserve_bytes: storage.disk_reserve_bytes,
             log_recovery: storage.log_recovery,
-            ..EngineOptions::new(path)
+            disk,
+            ..plain
         };
-        DocumentStore::open_engine(engine, options)
+        let options = StoreOptions {
+            encrypts_files: keys.is_some(),
+            ..options
+        };
+        let store = DocumentStore::open_engine(engine, options)?;
+        Ok(DocumentStore {
+            keys: keys.map(|keys| Arc::new(Mutex::new(keys))),
+            ..store
+        })
     }
 
     /// Opens the store on a disk of the caller, for tests of faults.
@@ -221,6 +246,10 @@ impl DocumentStore {
     /// As [`DocumentStore::open`].
     pub fn open_on_disk(disk: Arc<dyn Disk>, options: StoreOptions) -> Result<DocumentStore> {
         DocumentStore::open_engine(EngineOptions::with_disk(disk), options)
+    }
+
+    pub(crate) fn open_keys(&self) -> Option<&OpenKeys> {
+        self.keys.as_ref()
     }
 
     pub fn engine(&self) -> &Engine {
@@ -438,6 +467,7 @@ impl DocumentStore {
             queries: self.queries.clone(),
             cluster_time: self.cluster_time.clone(),
             fast_updates: self.fast_updates.clone(),
+            keys: self.keys.clone(),
         }
     }
 

@@ -11,7 +11,7 @@ use frond_kv::{MemoryBudget, MemoryUse};
 
 use crate::cache::PageCache;
 use crate::checkpoint::Checkpointer;
-use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt, decode_block};
+use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::inspect::Progress;
 use crate::manifest::Position;
@@ -60,6 +60,9 @@ impl Snapshot {
     ) -> Result<BackupReport> {
         target.check()?;
         target.check_holds_no_store("backup")?;
+        if target.disk.ciphers().is_some() {
+            return Err(is_encrypted());
+        }
         let file = target
             .disk
             .open(DATA_FILE, true)
@@ -67,7 +70,7 @@ impl Snapshot {
         // Nothing is read through this handle.
         let budget = MemoryBudget::new(0, 0, 0);
         let store = Arc::new(RunStore {
-            data: DataFile::new(file),
+            data: DataFile::new(&*target.disk, file),
             cache: PageCache::new(&budget, false),
             budget,
             damage: self.version.damage.clone(),
@@ -204,6 +207,9 @@ impl Copy {
 
     /// The copy of a run: the same offset in the new file.
     fn run(&mut self, run: &Arc<Run>) -> Result<Arc<Run>> {
+        if run.store().data.form.is_encrypted() {
+            return Err(is_encrypted());
+        }
         let offset = run.extent.offset;
         if let Some(copied) = self.runs.get(&offset) {
             return Ok(copied.clone());
@@ -241,6 +247,12 @@ impl Copy {
     }
 }
 
+/// The blocks of an encrypted store belong to their references, which are made anew in a backup.
+fn is_encrypted() -> Error {
+    let text = "an encrypted store has no backups of snapshots; make a copy of the running store";
+    Error::InvalidOption(text.to_owned())
+}
+
 /// Fails if the checksum of a block does not match: a copy of a damaged run would be useless.
 fn check(run: &Run, bytes: &[u8]) -> Result<()> {
     let (offset, info) = (run.extent.offset, &run.info);
@@ -256,7 +268,9 @@ fn check(run: &Run, bytes: &[u8]) -> Result<()> {
     )?;
     let index_at = offset + u64::from(info.index_at);
     let decode = |payload: &[u8]| RunIndex::decode(payload, info.pages, info.index_at);
-    let index = decode_block(block(info.index_at, info.index_len), index_at, decode)?;
+    let form = &run.store().data.form;
+    let place = run.extent.place().plus(u64::from(info.index_at));
+    let index = form.decode(block(info.index_at, info.index_len), place, decode)?;
     let index = index.ok_or_else(|| corrupt(index_at, "the index of a run is malformed"))?;
     for page in 0..index.pages() {
         let (at, len) = index.block(page);

@@ -31,7 +31,7 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, OTHER_EXTENTS, corrupt};
+use crate::data_file::{DATA_FILE, OTHER_EXTENTS, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::fail_stop::{FailStop, step};
 use crate::free_map::FreeMap;
@@ -44,6 +44,7 @@ use crate::manifest::{
 use crate::metadata::{Copies, StoredTwice};
 use crate::node::{KnownRuns, NodeWriter, Subtree, SubtreeRef};
 use crate::run::RunStore;
+use crate::space::GENERATION_BITS;
 use crate::sweep::{Reach, Sweep};
 use crate::version::{PAGE_BITS, Tree, TreePage, Trees};
 use crate::{Error, Result, TreeId};
@@ -170,7 +171,8 @@ impl Checkpointer {
             generation % 2 != self.generation % 2,
             "K1: a superblock is written over the durable one"
         );
-        let superblock = encode_superblock(generation, &written.manifest.copies());
+        let copies = written.manifest.copies();
+        let superblock = encode_superblock(generation, &copies, data.form.ciphers());
         // If the write fails, its superblock may still be found after a crash.
         self.unconfirmed.push(written);
         let guard = FailStop::begin("writing a superblock");
@@ -284,25 +286,26 @@ impl Checkpointer {
             .flat_map(|written| [written.manifest.copies(), written.map.copies()])
             .flat_map(|copies| copies.extents())
             .collect();
+        let head_bytes = self.store.data.form.head_bytes();
         let mut room = 0;
         // The map must not have its own extents as free, so they are allocated first, with some room.
         loop {
             let wanted = space.free_map(&old).encode().len();
-            room = (room * 2).max(wanted + wanted / 16 + MAP_SLACK_BYTES + BLOCK_HEADER_BYTES);
+            room = (room * 2).max(wanted + wanted / 16 + MAP_SLACK_BYTES + head_bytes);
             room = room.next_multiple_of(ALIGNMENT);
             let written = Written {
-                manifest: StoredTwice::allocate(&self.store, manifest_bytes + BLOCK_HEADER_BYTES),
+                manifest: StoredTwice::allocate(&self.store, manifest_bytes + head_bytes),
                 map: StoredTwice::allocate(&self.store, room),
             };
             // The old blocks must not be reused before the new superblock is durable. So they are released only
             // later, after the releases that wait for this checkpoint were collected.
             let mut map = space.checkpoint_captured(&old).encode();
             assert!(
-                room.is_multiple_of(ALIGNMENT) && room > BLOCK_HEADER_BYTES,
+                room.is_multiple_of(ALIGNMENT) && room > head_bytes,
                 "K5: the room of a map is not one of an extent"
             );
-            if map.len() + BLOCK_HEADER_BYTES <= room {
-                map.resize(room - BLOCK_HEADER_BYTES, 0);
+            if map.len() + head_bytes <= room {
+                map.resize(room - head_bytes, 0);
                 return (written, map);
             }
         }
@@ -372,7 +375,11 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         }
         return Ok(opened);
     };
-    if newest.generation >= u64::MAX / 2 {
+    let most = match store.data.form.is_encrypted() {
+        true => 1 << GENERATION_BITS,
+        false => u64::MAX / 2,
+    };
+    if newest.generation >= most {
         return Err(corrupt(0, "the number of a checkpoint is impossible"));
     }
     opened.checkpointer.generation = newest.generation;

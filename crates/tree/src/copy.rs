@@ -33,8 +33,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::block::{BlockForm, Place};
 use crate::checkpoint::Pinned;
-use crate::data_file::{DataFile, block_extent, check_block, corrupt, decode_block, seal_block};
+use crate::data_file::{DataFile, block_extent, check_block, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::engine::Engine;
 use crate::log::LogTail;
@@ -83,6 +84,7 @@ pub struct CheckpointCopy {
     pinned: Pinned,
     store: Arc<RunStore>,
     engine: Arc<Engine>,
+    key_store: Vec<u8>,
     extents: Vec<ExtentId>,
     contents: Vec<Content>,
     /// Holds the log until the first reader takes it.
@@ -101,6 +103,8 @@ impl Store {
     pub fn begin_copy(&self) -> Result<CheckpointCopy> {
         let engine = self.engine();
         let (pinned, log) = engine.pin_checkpoint()?;
+        let key_store = engine.options.disk.key_store();
+        let key_store = key_store.map_err(Error::io("reading the key store"))?;
         if let Some(lost) = pinned.trees.lost_pages().first() {
             return Err(lost.error());
         }
@@ -110,6 +114,7 @@ impl Store {
             pinned,
             store,
             engine: engine.clone(),
+            key_store,
             extents,
             contents,
             log: Mutex::new(Some(log)),
@@ -242,9 +247,18 @@ impl CheckpointCopy {
         // The first checkpoint of a store has no other one beside it.
         for generation in generation.saturating_sub(1).max(1)..=generation {
             let at = (generation % 2) as usize * ALIGNMENT;
-            head[at..at + ALIGNMENT].copy_from_slice(&encode_superblock(generation, &manifest));
+            head[at..at + ALIGNMENT].copy_from_slice(&encode_superblock(
+                generation,
+                &manifest,
+                self.store.data.form.ciphers(),
+            ));
         }
         head
+    }
+
+    /// The file with the store keys that the copy is encrypted with, which the master key opens; nothing if it is not encrypted.
+    pub fn key_store(&self) -> &[u8] {
+        &self.key_store
     }
 
     /// The log from [`CheckpointCopy::log_start`] on. The log is kept from there on until the first such reader is dropped or moved
@@ -280,7 +294,8 @@ fn read_extent(
         } => {
             read?;
             let places = [index_at, index_len, filter_len].map(|place| place as usize);
-            check_run(extent.offset, places, pages, buffer)?
+            let place = Place::new(extent.offset, extent.birth);
+            check_run(&data.form, place, places, pages, buffer)?
         }
         Content::Block { len } => {
             read?;
@@ -295,7 +310,10 @@ fn read_extent(
                 if other_read.and_then(|_| check(buffer, other)).is_err() {
                     return Err(error);
                 }
-                seal_block(&mut buffer[..used], extent.offset);
+                let block = &mut buffer[..used];
+                data.form.unseal(block, Place::new(other, extent.birth))?;
+                data.form
+                    .seal(block, Place::new(extent.offset, extent.birth));
             }
             used
         }
@@ -312,15 +330,23 @@ fn part(bytes: &[u8], offset: u64, at: usize, len: usize) -> Result<&[u8]> {
 
 /// Fails if the checksum of a block of a run does not match. Returns where the last block ends. `places` are the offset of the index
 /// in the extent, its length and that of the filter.
-fn check_run(offset: u64, places: [usize; 3], pages: u32, bytes: &mut [u8]) -> Result<usize> {
+fn check_run(
+    form: &BlockForm,
+    place: Place,
+    places: [usize; 3],
+    pages: u32,
+    bytes: &mut [u8],
+) -> Result<usize> {
+    let offset = place.offset;
     let [index_at, index_len, filter_len] = places;
     let filter_at = index_at + index_len;
     let filter = part(bytes, offset, filter_at, filter_len)?;
     check_block(filter, offset + filter_at as u64)?;
-    let index_offset = offset + index_at as u64;
+    let index_place = place.plus(index_at as u64);
+    let index_offset = index_place.offset;
     let decode = |payload: &[u8]| RunIndex::decode(payload, pages, index_at as u32);
     let block = part(bytes, offset, index_at, index_len)?;
-    let index = decode_block(block, index_offset, decode)?;
+    let index = form.decode(block, index_place, decode)?;
     let index = index.ok_or_else(|| corrupt(index_offset, "the index of a run is malformed"))?;
     let mut pages_end = 0;
     for page in 0..index.pages() {
@@ -337,8 +363,8 @@ fn check_run(offset: u64, places: [usize; 3], pages: u32, bytes: &mut [u8]) -> R
 struct Walk<'a> {
     store: &'a RunStore,
     found: Vec<(ExtentId, Content)>,
-    /// Nodes that were not read yet: offset and length of their blocks.
-    nodes: Vec<(u64, u32)>,
+    /// Nodes that were not read yet: the places and lengths of their blocks.
+    nodes: Vec<(Place, u32)>,
     /// All nodes. In damaged metadata a node may be below itself.
     seen: HashSet<u64>,
 }
@@ -367,8 +393,8 @@ impl Walk<'_> {
                 }
             }
         }
-        while let Some((offset, len)) = walk.nodes.pop() {
-            walk.follow(offset, len)?;
+        while let Some((place, len)) = walk.nodes.pop() {
+            walk.follow(place, len)?;
         }
         let mut found = walk.found;
         found.sort_unstable();
@@ -377,11 +403,11 @@ impl Walk<'_> {
         Ok(found.into_iter().unzip())
     }
 
-    fn follow(&mut self, offset: u64, len: u32) -> Result<()> {
+    fn follow(&mut self, place: Place, len: u32) -> Result<()> {
         let data = &self.store.data;
-        let parsed = data.read_block(offset, len as usize, NodeRef::parse);
+        let parsed = data.read_block(place, len as usize, NodeRef::parse);
         let parsed = parsed.inspect_err(|error| self.store.damage.record(None, error))?;
-        let node = parsed.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
+        let node = parsed.ok_or_else(|| corrupt(place.offset, "an internal node is malformed"))?;
         for part in node.runs.iter().flat_map(|run| &run.parts) {
             self.add_run_ref(part);
         }
@@ -432,7 +458,7 @@ impl Walk<'_> {
     fn add_node(&mut self, offset: u64, len: u32, birth: u64) {
         if self.seen.insert(offset) {
             self.add(offset, block_extent(len), birth, Content::Block { len });
-            self.nodes.push((offset, len));
+            self.nodes.push((Place::new(offset, birth), len));
         }
     }
 }

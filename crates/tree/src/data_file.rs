@@ -1,31 +1,21 @@
-//! The data file: extents of checksummed blocks.
-//!
-//! A block is a header of 16 bytes and a payload: XXH3-64 of all that follows, seeded with the
-//! block's offset in the file, so that a misdirected write is detected too (8 bytes, little-endian),
-//! length of the uncompressed payload (4), codec (1), three zeros, payload.
+//! The data file: extents of blocks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::compress::Compressor;
-use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
+pub use crate::block::DATA_FILE;
+use crate::block::{BlockForm, Place};
+pub(crate) use crate::block::{check_block, check_payload, corrupt, decode_checked};
+use crate::disk::{ALIGNMENT, AlignedBuf, Disk, DiskFile};
 use crate::fail_stop::{FailStop, step};
 use crate::space::{Extent, Space};
-use crate::{Compression, Error, Result, compress};
+use crate::{Error, Result};
 
-/// Name of the data file.
-pub const DATA_FILE: &str = "data.frond";
-/// Size of a block's header in bytes.
-pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 /// The most bytes of one write; a multiple of the alignment.
 const WRITE_BYTES: usize = 1 << 20;
-/// The largest uncompressed payload: a page with the largest key and value, with room to spare.
-const PAYLOAD_BYTES_MAX: usize = 1 << 30;
-
 /// Most buffers that are kept for the next write.
 const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 
@@ -40,7 +30,6 @@ const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
 thread_local! {
     static SPARE_BUFFER: Cell<AlignedBuf> = Cell::default();
-    static SPARE_PAYLOAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// The open data file and its allocator.
@@ -48,6 +37,8 @@ thread_local! {
 /// S7: writes are aligned and stay inside of their extent, or inside of the slot of a superblock.
 pub(crate) struct DataFile {
     file: Arc<dyn DiskFile>,
+    /// The form of the blocks.
+    pub(crate) form: BlockForm,
     pub(crate) space: Arc<Space>,
     reads: AtomicU64,
     read_bytes: AtomicU64,
@@ -63,10 +54,18 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    pub(crate) fn new(file: Arc<dyn DiskFile>) -> DataFile {
+    /// The data file of a disk.
+    pub(crate) fn new(disk: &dyn Disk, file: Arc<dyn DiskFile>) -> DataFile {
+        let form = BlockForm::new(disk.ciphers());
+        let space = if form.is_encrypted() {
+            Space::with_unique_births(disk.unique_name())
+        } else {
+            Space::new()
+        };
         DataFile {
             file,
-            space: Space::new(),
+            form,
+            space,
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -134,17 +133,24 @@ impl DataFile {
         Ok(())
     }
 
-    /// Writes blocks to a new extent. `seal` completes them for the offset that they get. An extent that cannot be
-    /// written is not handed out again if another one can.
+    /// Completes blocks for the extent that they get, and writes them. `starts` are their starts in `blocks`. References to them have
+    /// the birth `birth`, or that of the extent. An extent that cannot be written is not handed out again if another one can.
     pub(crate) fn write_new(
         &self,
         blocks: &mut [u8],
-        seal: impl Fn(&mut [u8], u64),
+        starts: &[usize],
+        birth: Option<u64>,
     ) -> Result<Arc<Extent>> {
         let mut failed = Vec::new();
         loop {
             let extent = self.space.allocate(blocks.len());
-            seal(blocks, extent.offset);
+            let place = Place::new(extent.offset, birth.unwrap_or(extent.birth));
+            let mut end = blocks.len();
+            for start in starts.iter().rev() {
+                self.form
+                    .seal(&mut blocks[*start..end], place.plus(*start as u64));
+                end = *start;
+            }
             match self.write(&extent, blocks) {
                 Ok(()) => {
                     self.set_aside(failed);
@@ -152,6 +158,12 @@ impl DataFile {
                 }
                 Err(error) if error.is_bad_place() && failed.len() < OTHER_EXTENTS => {
                     failed.push(extent);
+                    let mut end = blocks.len();
+                    for start in starts.iter().rev() {
+                        self.form
+                            .unseal(&mut blocks[*start..end], place.plus(*start as u64))?;
+                        end = *start;
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -258,14 +270,16 @@ impl DataFile {
         })
     }
 
-    /// Reads the block at `offset` of `len` bytes and calls `visit` with its payload.
+    /// Reads the block at `place` of `len` bytes and calls `visit` with its payload.
     pub(crate) fn read_block<T>(
         &self,
-        offset: u64,
+        place: Place,
         len: usize,
         visit: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        self.read_stored(offset, len, |block| decode_block(block, offset, visit))
+        self.read_stored(place.offset, len, |block| {
+            self.form.decode(block, place, visit)
+        })
     }
 
     /// Reads `len` bytes at `offset` and calls `visit` with them, which nothing has checked.
@@ -289,126 +303,4 @@ impl DataFile {
 /// The length of the extent of a block that has one of its own.
 pub(crate) fn block_extent(len: u32) -> u64 {
     u64::from(len).next_multiple_of(ALIGNMENT as u64)
-}
-
-/// The error for a damaged block of the data file.
-pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
-    Error::Corrupt {
-        file: DATA_FILE.to_owned(),
-        offset,
-        what,
-    }
-}
-
-/// Fails for a payload that could not be read again.
-pub(crate) fn check_payload(what: &'static str, payload: &[u8]) -> Result<()> {
-    if payload.len() <= PAYLOAD_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Error::TooLarge {
-        what,
-        bytes: payload.len(),
-        limit: PAYLOAD_BYTES_MAX,
-    })
-}
-
-/// Starts a block at the end of `out` and compresses the payload into it. The offset of the block in the file
-/// may be unknown yet: [`seal_block`] must follow.
-pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) {
-    push_block_with(out, &mut Compressor::new(codec), payload);
-}
-
-/// As [`push_block`], for one of many blocks of a compressor.
-pub(crate) fn push_block_with(out: &mut Vec<u8>, compressor: &mut Compressor, payload: &[u8]) {
-    assert!(
-        payload.len() <= PAYLOAD_BYTES_MAX,
-        "S8: a block is larger than what can be read again"
-    );
-    let start = out.len();
-    out.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
-    let used = compressor.compress(payload, out);
-    out[start + 8..start + 12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    out[start + 12] = used.code();
-}
-
-/// Writes the checksum of a block for `offset`.
-pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
-    let (checksum, rest) = block.split_at_mut(8);
-    checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
-}
-
-/// Checks the checksum of a block at `offset`.
-pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
-    let sum = |rest| xxh3_64_with_seed(rest, offset).to_le_bytes();
-    match block.split_at_checked(8) {
-        Some((checksum, rest)) if checksum == sum(rest) => Ok(()),
-        _ => Err(corrupt(offset, "the checksum of a block does not match")),
-    }
-}
-
-/// Checks a block at `offset`, and calls `visit` with its payload.
-pub(crate) fn decode_block<T>(
-    block: &[u8],
-    offset: u64,
-    visit: impl FnOnce(&[u8]) -> T,
-) -> Result<T> {
-    if block.len() < BLOCK_HEADER_BYTES {
-        return Err(corrupt(offset, "a block is shorter than its header"));
-    }
-    check_block(block, offset)?;
-    decode_checked(block, offset, visit)
-}
-
-/// As [`decode_block`], for a block whose checksum was checked when it was read.
-pub(crate) fn decode_checked<T>(
-    block: &[u8],
-    offset: u64,
-    visit: impl FnOnce(&[u8]) -> T,
-) -> Result<T> {
-    let damaged = |what| corrupt(offset, what);
-    let Some((header, stored)) = block.split_at_checked(BLOCK_HEADER_BYTES) else {
-        return Err(damaged("a block is shorter than its header"));
-    };
-    let fields = &header[8..];
-    let len = u32::from_le_bytes([fields[0], fields[1], fields[2], fields[3]]) as usize;
-    if len > PAYLOAD_BYTES_MAX {
-        return Err(damaged("the size of a block is impossible"));
-    }
-    let codec = Compression::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
-    if codec == Compression::None && len == stored.len() {
-        return Ok(visit(stored));
-    }
-    let mut payload = SPARE_PAYLOAD.take();
-    let result = match compress::decompress(codec, stored, len, &mut payload) {
-        Some(()) => Ok(visit(&payload)),
-        None => Err(damaged("a block does not decompress")),
-    };
-    if payload.len() <= SPARE_BYTES_MAX {
-        SPARE_PAYLOAD.set(payload);
-    }
-    result
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_flipped_bit_of_a_block_is_noticed() {
-        for codec in [Compression::None, Compression::Zstd, Compression::Lz4] {
-            let payload = b"all that is stored carries a checksum ".repeat(4);
-            let mut block = Vec::new();
-            push_block(&mut block, codec, &payload);
-            seal_block(&mut block, 8192);
-            let decode = |block: &[u8], offset| decode_block(block, offset, <[u8]>::to_vec);
-            assert_eq!(decode(&block, 8192).unwrap(), payload);
-            assert!(decode(&block, 4096).is_err(), "a block at the wrong place");
-            for bit in 0..block.len() * 8 {
-                block[bit / 8] ^= 1 << (bit % 8);
-                assert!(decode(&block, 8192).is_err(), "bit {bit}");
-                block[bit / 8] ^= 1 << (bit % 8);
-            }
-        }
-        assert!(decode_block(&[1, 2, 3], 0, |_| ()).is_err());
-    }
 }

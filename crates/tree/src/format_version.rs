@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::bytes::Reader;
 use crate::data_file::DATA_FILE;
 use crate::disk::ALIGNMENT;
-use crate::manifest::{FORMAT_VERSION, MAGIC, SUPERBLOCK_COPY_BYTES};
+use crate::manifest::{FORMAT_VERSION, IS_ENCRYPTED, MAGIC, SUPERBLOCK_COPY_BYTES};
 
 /// The format of a store, and the one that this version of the engine reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub fn format_version(directory: &Path) -> io::Result<Option<FormatVersion>> {
         }
     }
     let stored = sound.into_iter().max().or(others.into_iter().max());
+    let stored = stored.map(|version| version & !IS_ENCRYPTED);
     Ok((stored.is_some() || is_blank).then_some(FormatVersion {
         stored,
         supported: FORMAT_VERSION,

@@ -5,8 +5,8 @@ use std::ops::Range;
 use frond_kv::operation;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use crate::block::{BLOCK_HEADER_BYTES, BlockForm, DATA_FILE, Place, seal_block};
 use crate::bytes::Reader;
-use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, decode_block, seal_block};
 use crate::disk::ALIGNMENT;
 use crate::free_map::FreeMap;
 use crate::log;
@@ -95,7 +95,7 @@ fn block(bytes: &[u8]) {
     let mut block = vec![0; 8];
     block.extend_from_slice(bytes);
     seal_block(&mut block, 0);
-    let decoded = decode_block(&block, 0, <[u8]>::len);
+    let decoded = BlockForm::default().decode(&block, Place::new(0, 0), <[u8]>::len);
     let is_short = block.len() < BLOCK_HEADER_BYTES;
     assert!(!is_short || decoded.is_err());
 }

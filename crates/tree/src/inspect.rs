@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-use crate::data_file::{DATA_FILE, DataFile, block_extent, decode_block};
+use crate::block::Place;
+use crate::data_file::{DATA_FILE, DataFile, block_extent};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::free_map::{DATA_START, FreeMap};
 use crate::manifest::{self, Manifest, Superblock, TreeRef};
@@ -99,7 +100,7 @@ impl<'a> Inspector<'a> {
         let file = disk
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("opening {DATA_FILE}")))?;
-        let data = DataFile::new(file);
+        let data = DataFile::new(disk, file);
         Ok(Inspector {
             file_len: data.len()?,
             data,
@@ -195,11 +196,12 @@ impl<'a> Inspector<'a> {
     }
 
     /// The payload of a block that has an extent of its own.
-    fn block(&mut self, offset: u64, len: u32) -> Option<Vec<u8>> {
+    fn block(&mut self, place: Place, len: u32) -> Option<Vec<u8>> {
+        let offset = place.offset;
         let bytes = self.extent(offset, block_extent(len))?;
         let (block, padding) = bytes.split_at_checked(len as usize)?;
         self.check_zeros(padding, offset + u64::from(len));
-        match decode_block(block, offset, <[u8]>::to_vec) {
+        match self.data.form.decode(block, place, <[u8]>::to_vec) {
             Ok(payload) => Some(payload),
             Err(error) => {
                 self.note_error(offset, &error);
@@ -254,7 +256,7 @@ impl<'a> Inspector<'a> {
     fn copies(&mut self, copies: &Copies) -> Option<Vec<u8>> {
         let mut found: Option<Vec<u8>> = None;
         for at in copies.offsets() {
-            let payload = self.block(at, copies.len);
+            let payload = self.block(Place::new(at, copies.birth), copies.len);
             match (&found, payload) {
                 (None, payload) => found = payload,
                 (Some(first), Some(second)) if *first != second => {
@@ -289,10 +291,10 @@ impl<'a> Inspector<'a> {
         self.parsed(copies.at[0], trees, "a page of trees is malformed")
     }
 
-    pub(crate) fn node(&mut self, at: u64, len: u32) -> Option<NodeRef> {
-        let payload = self.block(at, len)?;
+    pub(crate) fn node(&mut self, place: Place, len: u32) -> Option<NodeRef> {
+        let payload = self.block(place, len)?;
         let node = NodeRef::parse(&payload);
-        self.parsed(at, node, "an internal node is malformed")
+        self.parsed(place.offset, node, "an internal node is malformed")
     }
 
     fn parsed<T>(&mut self, at: u64, value: Option<T>, what: &str) -> Option<T> {
@@ -311,7 +313,8 @@ impl<'a> Inspector<'a> {
         let block = bytes.get(at..at + len);
         let block = self.parsed(offset, block, "the index of a run is outside of its extent")?;
         let decode = |payload: &[u8]| RunIndex::decode(payload, info.pages, info.index_at);
-        let index = match decode_block(block, offset, decode) {
+        let place = Place::new(offset, run.birth);
+        let index = match self.data.form.decode(block, place, decode) {
             Ok(index) => self.parsed(offset, index, "the index of a run is malformed")?,
             Err(error) => {
                 self.note_error(offset, &error);
@@ -320,7 +323,7 @@ impl<'a> Inspector<'a> {
         };
         Some(RunImage {
             bytes,
-            offset: run.offset,
+            place: Place::new(run.offset, run.birth),
             index,
         })
     }
@@ -328,9 +331,10 @@ impl<'a> Inspector<'a> {
     /// A page of a run.
     pub(crate) fn page(&mut self, image: &RunImage, page: usize) -> Option<Page> {
         let (at, len) = image.index.block(page);
-        let offset = image.offset + u64::from(at);
-        let block = image.bytes.get(at as usize..(at + len) as usize);
-        match decode_block(block.unwrap_or_default(), offset, Page::decode_any_order) {
+        let place = image.place.plus(u64::from(at));
+        let offset = place.offset;
+        let block = (image.bytes.get(at as usize..(at + len) as usize)).unwrap_or_default();
+        match (self.data.form).decode(block, place, Page::decode_any_order) {
             Ok(Ok(page)) => Some(page),
             Ok(Err(what)) => {
                 self.note(offset, ProblemKind::Malformed, what);
@@ -354,8 +358,9 @@ impl<'a> Inspector<'a> {
         self.check_zeros(padding.unwrap_or_default(), run.offset + info.end());
         let at = u64::from(info.index_at) + u64::from(info.index_len);
         let block = image.bytes.get(at as usize..info.end() as usize);
-        let offset = run.offset + at;
-        match decode_block(block.unwrap_or_default(), offset, <[u8]>::to_vec) {
+        let place = image.place.plus(at);
+        let offset = place.offset;
+        match (self.data.form).decode(block.unwrap_or_default(), place, <[u8]>::to_vec) {
             Ok(filter) => Some(filter),
             Err(error) => {
                 self.note_error(offset, &error);
@@ -368,6 +373,6 @@ impl<'a> Inspector<'a> {
 /// A run in memory, as its extent holds it.
 pub(crate) struct RunImage {
     bytes: AlignedBuf,
-    offset: u64,
+    place: Place,
     pub(crate) index: RunIndex,
 }

@@ -28,6 +28,7 @@
 mod activity;
 mod background;
 mod backup;
+mod block;
 mod block_check;
 mod bounds;
 mod buffers;

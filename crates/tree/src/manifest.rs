@@ -1,9 +1,13 @@
 //! The stored forms of superblocks, of the manifest, and of pages of trees. FORMAT.md describes them.
 
+use std::sync::Arc;
+
+use frond_encryption::Ciphers;
 use frond_kv::EntryId;
 use frond_kv::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::block::{has_no_key, needs_key};
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
@@ -11,7 +15,7 @@ use crate::log::CommitPoint;
 use crate::metadata::Copies;
 use crate::node::{Encoder, Form, SubtreeRef, encode_subtree};
 use crate::version::TreePage;
-use crate::{Result, TreeId, TreeOptions};
+use crate::{Error, Result, TreeId, TreeOptions};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Incremented when older code cannot read the format any more, or when this code cannot read what older code wrote. A store with
@@ -266,6 +270,11 @@ fn parse_copies(reader: &mut Reader<'_>) -> Option<Copies> {
     copies.have_places().then_some(copies)
 }
 
+/// Set in the version of an encrypted store.
+pub(crate) const IS_ENCRYPTED: u32 = 1 << 31;
+/// The fields of an encrypted store's superblock that its seal covers, which follows them.
+const SEALED_FIELDS_BYTES: usize = 48;
+
 /// A superblock that was read.
 pub(crate) struct Superblock {
     pub(crate) generation: u64,
@@ -273,14 +282,23 @@ pub(crate) struct Superblock {
 }
 
 /// The bytes of a superblock's slot.
-pub(crate) fn encode_superblock(generation: u64, manifest: &Copies) -> AlignedBuf {
+pub(crate) fn encode_superblock(
+    generation: u64,
+    manifest: &Copies,
+    ciphers: Option<&Arc<Ciphers>>,
+) -> AlignedBuf {
     let mut copy = Vec::with_capacity(SUPERBLOCK_COPY_BYTES);
     copy.extend_from_slice(MAGIC);
-    copy.put_u32(FORMAT_VERSION);
+    copy.put_u32(version(ciphers));
     copy.put_u32(manifest.len);
     copy.put_u64(generation);
     copy.put_u64(manifest.at[0]);
     copy.put_u64(manifest.at[1]);
+    if let Some(ciphers) = ciphers {
+        copy.put_u64(manifest.birth);
+        let seal = ciphers.superblock.seal(&copy, &mut []);
+        copy.extend_from_slice(&seal);
+    }
     copy.resize(SUPERBLOCK_COPY_BYTES - 8, 0);
     copy.put_u64(xxh3_64(&copy));
     let mut slot = AlignedBuf::with_capacity(ALIGNMENT);
@@ -293,52 +311,90 @@ pub(crate) fn encode_superblock(generation: u64, manifest: &Copies) -> AlignedBu
     slot
 }
 
+/// A superblock from one of its copies, which is returned with its version.
+fn parse_superblock(copy: &[u8]) -> Option<((u32, &[u8]), Superblock)> {
+    let mut reader = Reader(copy);
+    let magic = reader.bytes(8)?;
+    let version = reader.u32()?;
+    let len = reader.u32()?;
+    let generation = reader.u64()?;
+    let at = [reader.u64()?, reader.u64()?];
+    let birth = match version & IS_ENCRYPTED {
+        0 => generation.saturating_sub(1),
+        _ => reader.u64()?,
+    };
+    let (fields, checksum) = copy.split_at_checked(SUPERBLOCK_COPY_BYTES - 8)?;
+    (Reader(checksum).u64()? == xxh3_64(fields) && magic == MAGIC).then_some((
+        (version, copy),
+        Superblock {
+            generation,
+            manifest: Copies { at, len, birth },
+        },
+    ))
+}
+
 /// Reads one of the superblocks; `None` if both of its copies are damaged.
 pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
     data.read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
-    let read = |copy: &[u8]| {
-        let mut reader = Reader(copy);
-        let magic = reader.bytes(8)?;
-        let version = reader.u32()?;
-        let len = reader.u32()?;
-        let generation = reader.u64()?;
-        let at = [reader.u64()?, reader.u64()?];
-        let (fields, checksum) = copy.split_at_checked(SUPERBLOCK_COPY_BYTES - 8)?;
-        (Reader(checksum).u64()? == xxh3_64(fields) && magic == MAGIC).then_some((
-            version,
-            Superblock {
-                generation,
-                manifest: Copies {
-                    at,
-                    len,
-                    birth: generation.saturating_sub(1),
-                },
-            },
-        ))
-    };
     let copies = buffer[..ALIGNMENT].chunks(SUPERBLOCK_COPY_BYTES);
     let newest = copies
-        .filter_map(read)
+        .filter_map(parse_superblock)
         .max_by_key(|(_, superblock)| superblock.generation);
     let unknown = || {
         let what = "the store was written in a format that this version does not support";
-        Err(corrupt(slot * ALIGNMENT as u64, what))
+        corrupt(slot * ALIGNMENT as u64, what)
+    };
+    let ciphers = data.form.ciphers();
+    let check = |found: u32| match (found & IS_ENCRYPTED != 0, ciphers) {
+        _ if found & !IS_ENCRYPTED != FORMAT_VERSION => Err(unknown()),
+        (true, None) => Err(needs_key()),
+        (false, Some(_)) => Err(has_no_key()),
+        _ => Ok(()),
     };
     match newest {
-        Some((FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
-        Some(_) => unknown(),
+        Some(((version, copy), superblock)) => {
+            check(version)?;
+            if let Some(ciphers) = ciphers {
+                check_seal(ciphers, copy, slot)?;
+            }
+            Ok(Some(superblock))
+        }
         None => {
             // Other versions have their checksum elsewhere.
             let mut reader = Reader(&buffer);
             let is_ours = reader.bytes(8) == Some(MAGIC);
             match reader.u32() {
-                Some(FORMAT_VERSION) | None => Ok(None),
-                Some(_) if is_ours => unknown(),
-                Some(_) => Ok(None),
+                Some(version) if is_ours && version & !IS_ENCRYPTED != FORMAT_VERSION => {
+                    Err(unknown())
+                }
+                _ => Ok(None),
             }
         }
     }
+}
+
+/// The version in a superblock.
+fn version(ciphers: Option<&Arc<Ciphers>>) -> u32 {
+    match ciphers {
+        Some(_) => FORMAT_VERSION | IS_ENCRYPTED,
+        None => FORMAT_VERSION,
+    }
+}
+
+/// Fails unless a copy of a superblock was written with a key of the store.
+fn check_seal(ciphers: &Ciphers, copy: &[u8], slot: u64) -> Result<()> {
+    let at = slot * ALIGNMENT as u64;
+    let (fields, rest) = copy.split_at(SEALED_FIELDS_BYTES);
+    let seal = rest.first_chunk().expect("a copy is longer than its seal");
+    let opened = ciphers.superblock.open(seal, fields, &mut []);
+    opened.map_err(|error| match error {
+        frond_encryption::Error::UnknownKey(_) => {
+            let what = "a superblock was written with a key that the key store does not have";
+            corrupt(at, what)
+        }
+        _ => corrupt(at, "a superblock was changed, or written with another key"),
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::data_file::{check_payload, push_block, seal_block};
+use crate::block::Place;
+use crate::data_file::check_payload;
 use crate::disk::ALIGNMENT;
 use crate::run::RunStore;
 use crate::space::Extent;
@@ -41,7 +42,8 @@ impl Copies {
     pub(crate) fn read(&self, store: &RunStore) -> Result<(Vec<u8>, bool)> {
         let mut first: Option<Error> = None;
         for at in self.offsets() {
-            match store.data.read_block(at, self.len as usize, <[u8]>::to_vec) {
+            let place = Place::new(at, self.birth);
+            match (store.data).read_block(place, self.len as usize, <[u8]>::to_vec) {
                 Ok(payload) => return Ok((payload, first.is_none())),
                 Err(error) => {
                     store.damage.record(None, &error);
@@ -84,9 +86,13 @@ impl StoredTwice {
     pub(crate) fn write_new(store: &RunStore, payload: &[u8]) -> Result<StoredTwice> {
         check_payload("page of trees", payload)?;
         let mut block = Vec::new();
-        push_block(&mut block, Compression::Lz4, payload);
-        let mut write = || store.data.write_new(&mut block, seal_block);
-        let extents = [write()?, write()?];
+        let data = &store.data;
+        data.form.push(&mut block, Compression::Lz4, payload);
+        let first = data.write_new(&mut block, &[0], None)?;
+        data.form.unseal(&mut block, first.place())?;
+        // Both copies have the birth of the first one.
+        let second = data.write_new(&mut block, &[0], Some(first.birth))?;
+        let extents = [first, second];
         Ok(StoredTwice::new(extents, block.len()))
     }
 
@@ -114,14 +120,17 @@ impl StoredTwice {
     /// Writes a payload as it is. With the header of a block it has the length that was allocated.
     pub(crate) fn write(&self, store: &RunStore, payload: &[u8]) -> Result<()> {
         let mut block = Vec::new();
-        push_block(&mut block, Compression::None, payload);
+        let form = &store.data.form;
+        form.push(&mut block, Compression::None, payload);
         assert!(
             block.len() == self.len as usize,
             "K5: a block has not the length that was allocated"
         );
         for extent in &self.extents {
-            seal_block(&mut block, extent.offset);
+            let place = Place::new(extent.offset, self.extents[0].birth);
+            form.seal(&mut block, place);
             store.data.write(extent, &block)?;
+            form.unseal(&mut block, place)?;
         }
         Ok(())
     }

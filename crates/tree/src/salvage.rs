@@ -10,6 +10,7 @@ use std::sync::Arc;
 use frond_kv::operation::{self, Op};
 
 use crate::backup::{COMMIT_RANGES, push};
+use crate::block::Place;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::manifest::Manifest;
@@ -220,21 +221,23 @@ impl Salvage<'_> {
                 self.lose(tree, range.lower, range.upper, false);
                 Ok(())
             }
-            SubtreeRef::Internal(place) => match self.inspector.node(place.offset, place.len) {
-                Some(node) if node.pivots_ascend() => {
-                    self.node(tree, &node, place.offset, range, depth)
+            SubtreeRef::Internal(place) => {
+                match (self.inspector).node(Place::new(place.offset, place.birth), place.len) {
+                    Some(node) if node.pivots_ascend() => {
+                        self.node(tree, &node, place.offset, range, depth)
+                    }
+                    Some(_) => {
+                        let what = "the pivots of a node do not ascend";
+                        self.inspector.note(place.offset, ProblemKind::Order, what);
+                        self.lose(tree, range.lower, range.upper, false);
+                        Ok(())
+                    }
+                    None => {
+                        self.lose(tree, range.lower, range.upper, false);
+                        Ok(())
+                    }
                 }
-                Some(_) => {
-                    let what = "the pivots of a node do not ascend";
-                    self.inspector.note(place.offset, ProblemKind::Order, what);
-                    self.lose(tree, range.lower, range.upper, false);
-                    Ok(())
-                }
-                None => {
-                    self.lose(tree, range.lower, range.upper, false);
-                    Ok(())
-                }
-            },
+            }
         }
     }
 

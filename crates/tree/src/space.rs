@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::block::Place;
 use crate::disk::ALIGNMENT;
 use crate::free_map::{DATA_START, FreeMap};
 use crate::free_ranges::FreeRanges;
@@ -36,6 +37,11 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// The place of its first block.
+    pub(crate) fn place(&self) -> Place {
+        Place::new(self.offset, self.birth)
+    }
+
     /// Lets go of the range without releasing it: whoever makes the next handle is responsible for it.
     pub(crate) fn disarm(&self) {
         self.is_armed.store(false, Ordering::Relaxed);
@@ -78,9 +84,25 @@ fn is_possible(offset: u64, len: u64) -> bool {
     offset >= DATA_START && len > 0 && offset.is_multiple_of(unit) && len.is_multiple_of(unit)
 }
 
+/// The bits of a birth that have the generation. In an encrypted store the others count allocations; the highest one is 0.
+pub(crate) const GENERATION_BITS: u32 = 40;
+const ALLOCATION_BITS: u32 = 63 - GENERATION_BITS;
+
 /// The allocator of one data file.
 pub(crate) struct Space {
     inner: Mutex<Inner>,
+}
+
+impl Inner {
+    /// The birth of an extent that is allocated now.
+    fn next_birth(&mut self) -> u64 {
+        let Some(number) = &mut self.births else {
+            return self.generation;
+        };
+        *number = number.wrapping_add(1);
+        let allocation = *number & ((1 << ALLOCATION_BITS) - 1);
+        allocation << GENERATION_BITS | self.generation
+    }
 }
 
 #[derive(Default)]
@@ -101,6 +123,8 @@ struct Inner {
     captured: u64,
     /// S5: the newest durable checkpoint; it only grows.
     generation: u64,
+    /// In an encrypted store: counts allocations, from a random number on.
+    births: Option<u64>,
     /// Released since the last checkpoint began.
     released: Vec<(u64, u64)>,
     /// Released before the running checkpoint began.
@@ -129,6 +153,15 @@ impl Space {
         Arc::new(Space {
             inner: Mutex::new(inner),
         })
+    }
+
+    /// As [`Space::new`], for an encrypted store: of the extents that were ever at one place no two have one birth, but for an
+    /// accident of random numbers between the lives of two processes. FORMAT.md has the reason.
+    pub(crate) fn with_unique_births(random: [u8; 16]) -> Arc<Space> {
+        let space = Space::new();
+        let (number, _) = random.split_first_chunk().expect("it has 16 bytes");
+        space.inner.lock().births = Some(u64::from_le_bytes(*number));
+        space
     }
 
     /// Marks a stored extent as used, of which the birth is not known, while a store is opened. `None` if it overlaps another
@@ -187,7 +220,7 @@ impl Space {
             !inner.free.overlaps(offset, len),
             "S2: an allocated extent is free"
         );
-        let (born, birth) = (inner.captured, inner.generation);
+        let (born, birth) = (inner.captured, inner.next_birth());
         drop(inner);
         Arc::new(Extent {
             offset,

@@ -129,7 +129,7 @@ impl Store {
             options.client_bytes.unwrap_or(options.cache_bytes),
         );
         let runs = Arc::new(RunStore {
-            data: DataFile::new(file),
+            data: DataFile::new(&*disk, file),
             cache: PageCache::new(&budget, !options.inline),
             budget,
             damage: Arc::new(DamageRegistry::new(options.listener.clone())),

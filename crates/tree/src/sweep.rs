@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::block::Place;
 use crate::data_file::{block_extent, corrupt};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
 use crate::metadata::Copies;
@@ -19,8 +20,8 @@ use crate::{Error, Result};
 #[derive(Default)]
 pub(crate) struct Reach {
     extents: Vec<(u64, u64)>,
-    /// Nodes that were not read yet: offset and length of their blocks.
-    nodes: Vec<(u64, u32)>,
+    /// Nodes that were not read yet: the places and lengths of their blocks.
+    nodes: Vec<(Place, u32)>,
     /// All nodes. In damaged metadata a node may be below itself.
     seen: HashSet<(u64, u32)>,
 }
@@ -36,7 +37,9 @@ impl Reach {
         match subtree {
             SubtreeRef::Empty => {}
             SubtreeRef::Leaf(run) => self.add_run(run),
-            SubtreeRef::Internal(node) => self.add_node(node.offset, node.len),
+            SubtreeRef::Internal(node) => {
+                self.add_node(Place::new(node.offset, node.birth), node.len);
+            }
         }
     }
 
@@ -44,23 +47,22 @@ impl Reach {
         self.extents.push((run.offset, run.len));
     }
 
-    fn add_node(&mut self, offset: u64, len: u32) {
-        self.extents.push((offset, block_extent(len)));
-        if self.seen.insert((offset, len)) {
-            self.nodes.push((offset, len));
+    fn add_node(&mut self, place: Place, len: u32) {
+        self.extents.push((place.offset, block_extent(len)));
+        if self.seen.insert((place.offset, len)) {
+            self.nodes.push((place, len));
         }
     }
 
     /// Reads up to `most` nodes. True when all are read.
     pub(crate) fn follow(&mut self, store: &RunStore, most: usize) -> Result<bool> {
         for _ in 0..most {
-            let Some((offset, len)) = self.nodes.pop() else {
+            let Some((place, len)) = self.nodes.pop() else {
                 return Ok(true);
             };
-            let parsed = store
-                .data
-                .read_block(offset, len as usize, NodeRef::parse)?;
-            let node = parsed.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
+            let parsed = store.data.read_block(place, len as usize, NodeRef::parse)?;
+            let node =
+                parsed.ok_or_else(|| corrupt(place.offset, "an internal node is malformed"))?;
             for part in node.runs.iter().flat_map(|run| &run.parts) {
                 self.add_run(part);
             }
@@ -117,8 +119,8 @@ impl Sweep {
                     Subtree::Empty => {}
                     Subtree::Leaf(run) => reach.extents.push((run.extent.offset, run.extent.len)),
                     Subtree::Internal(node) => {
-                        let (offset, len, _) = node.place()?;
-                        reach.add_node(offset, len);
+                        let (offset, len, birth) = node.place()?;
+                        reach.add_node(Place::new(offset, birth), len);
                     }
                 }
             }
@@ -154,9 +156,10 @@ mod tests {
     #[test]
     fn each_node_is_read_once() {
         let mut reach = Reach::default();
-        reach.add_node(8192, 100);
-        assert_eq!(reach.nodes.pop(), Some((8192, 100)));
-        reach.add_node(8192, 100);
+        reach.add_node(Place::new(8192, 0), 100);
+        let node = (Place::new(8192, 0), 100);
+        assert_eq!(reach.nodes.pop(), Some(node));
+        reach.add_node(Place::new(8192, 0), 100);
         assert_eq!(reach.nodes, []);
         assert_eq!(reach.into_extents(), [(8192, 4096)]);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use frond_kv::operation;
 
+use crate::block::Place;
 use crate::data_file::block_extent;
 use crate::disk::{Disk, OverlayDisk};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
@@ -189,7 +190,7 @@ impl<'a> Walk<'a> {
             SubtreeRef::Internal(place) => {
                 let (offset, len) = (place.offset, place.len);
                 self.extents.push((offset, block_extent(len)));
-                if let Some(node) = self.inspector.node(offset, len) {
+                if let Some(node) = self.inspector.node(Place::new(offset, place.birth), len) {
                     self.report.nodes += 1;
                     self.reference(&node, place);
                     self.path.push(offset);

@@ -329,6 +329,7 @@ fn users_survive_a_restart() {
             listener: Arc::new(NoListener),
             disk_reserve_bytes: None,
             log_recovery: LogRecovery::default(),
+            master_key: None,
         };
         let options = StoreOptions::default();
         DocumentStore::open_directory(directory.path(), &storage, options).unwrap()

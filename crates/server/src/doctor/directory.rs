@@ -51,6 +51,9 @@ pub fn configuration(settings: &Result<Settings, SettingsError>) -> Vec<Finding>
             9_940_006 => {
                 "keep it in a folder of the server's user: chmod 700 the folder, 600 the file (docs/audit.md)"
             }
+            9_937_071 => {
+                "keep the key on another file system, or use security.encryptionKeyCommand"
+            }
             _ => "storage.journal.enabled: true",
         };
         found.push(Finding::warning(AREA, message, advice));

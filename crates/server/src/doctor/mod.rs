@@ -3,6 +3,7 @@
 
 mod directory;
 mod disk;
+mod encryption;
 mod finding;
 mod host;
 mod replica_set;
@@ -150,6 +151,7 @@ fn examine(
     report.extend(found);
     if is_usable {
         report.extend(directory::ports(&settings, user));
+        report.extend(encryption::encryption(&settings, path));
     }
     report.extend(host::limits(host, pid));
     report.extend(host::kernel(host));

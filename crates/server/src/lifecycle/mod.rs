@@ -46,6 +46,7 @@ use crate::settings::{Settings, resolve};
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
 use frond_runtime::panic_text;
+use frond_store::encryption::MasterKey;
 
 /// Exit codes, those of mongod.
 mod exit {
@@ -522,6 +523,7 @@ fn open_directory(
         listener: Arc::new(EngineEvents(log.clone())),
         disk_reserve_bytes: settings.disk_reserve_bytes,
         log_recovery: settings.journal_recovery,
+        master_key: master_key(settings)?,
     };
     let store =
         DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
@@ -544,6 +546,12 @@ fn open_directory(
         },
     );
     Ok(store)
+}
+
+/// The master key of an encrypted data directory.
+fn master_key(settings: &Settings) -> Result<Option<MasterKey>, FatalError> {
+    let read = settings.encryption.master_key();
+    read.map_err(|error| FatalError::new(exit::BAD_OPTIONS, error.to_string()))
 }
 
 /// Logs what the engine reports.

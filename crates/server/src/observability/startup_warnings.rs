@@ -58,6 +58,14 @@ pub fn of_settings(settings: &Settings) -> Vec<Warning> {
             DocBuf::new(),
         ));
     }
+    let key_file = settings.encryption.key_file.as_deref();
+    if let Some(file) = key_file.filter(|file| file.starts_with(&settings.db_path)) {
+        found.push((
+            9_937_071,
+            "The file with the master key is in the data directory that it encrypts. Whoever gets the directory gets the key",
+            doc! {"file": file.display().to_string()},
+        ));
+    }
     if !settings.journal {
         found.push((
             22185,

@@ -18,6 +18,15 @@ const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
     ),
     ("sharding", "this server has no sharding"),
     (
+        "security.kmip",
+        "this server does not speak KMIP; --encryptionKeyCommand (security.encryptionKeyCommand) runs a program that prints the key",
+    ),
+    (
+        "security.vault",
+        "this server does not speak with Vault; --encryptionKeyCommand (security.encryptionKeyCommand) runs a program that prints the \
+         key, such as `vault kv get -field=key secret/frond`",
+    ),
+    (
         "security",
         "this server does not have this part of security",
     ),

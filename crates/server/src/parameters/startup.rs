@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use super::parameter::{Need, Parameter};
 use super::table::all;
 use super::{command_line, file, yaml};
+use crate::settings::EncryptionSettings;
 use crate::settings::{
     OplogMode, PASSWORD_PLACEHOLDER, SettingValue, Settings, SettingsError, TikvSettings, TlsMode,
     TlsSettings,
@@ -144,6 +145,7 @@ fn check(settings: &Settings) -> Result<(), SettingsError> {
     check_cluster_auth(settings)?;
     check_tikv(settings)?;
     (settings.audit.check(|key| settings.is_explicit(key))).map_err(SettingsError)?;
+    check_encryption(settings)?;
     let refused = |text: &str| Err(SettingsError(text.to_owned()));
     if settings.log_append && settings.log_path.is_none() {
         return refused("systemLog.logAppend needs a log file: set systemLog.path");
@@ -200,6 +202,34 @@ fn check_cluster_auth(settings: &Settings) -> Result<(), SettingsError> {
         ));
     }
     Ok(())
+}
+
+/// Checks that there is one master key if the data directory is encrypted, and none if it is not.
+fn check_encryption(settings: &Settings) -> Result<(), SettingsError> {
+    let refused = |text: &str| Err(SettingsError(text.to_owned()));
+    let EncryptionSettings {
+        is_on,
+        key_file,
+        key_command,
+    } = &settings.encryption;
+    match (is_on, key_file, key_command) {
+        (true, _, _) if settings.tikv.is_on => refused(
+            "security.enableEncryption has no meaning with the storage engine tikv, whose data is not in files of this server; TiKV \
+             has its own encryption at rest",
+        ),
+        (true, None, None) => refused(
+            "--enableEncryption (security.enableEncryption) needs the master key: set --encryptionKeyFile \
+             (security.encryptionKeyFile) or --encryptionKeyCommand (security.encryptionKeyCommand)",
+        ),
+        (_, Some(_), Some(_)) => refused(
+            "--encryptionKeyFile (security.encryptionKeyFile) and --encryptionKeyCommand (security.encryptionKeyCommand) cannot \
+             both be given",
+        ),
+        (false, Some(_), _) | (false, _, Some(_)) => refused(
+            "a master key needs --enableEncryption (security.enableEncryption: true), without which nothing is encrypted",
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn check_tls(settings: &Settings) -> Result<(), SettingsError> {

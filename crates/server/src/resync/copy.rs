@@ -8,6 +8,7 @@ use frond_bson::{Doc, Value, doc};
 use frond_client::{Client, Error, Uri};
 use frond_replica::EntryId;
 use frond_store::backup::RestoreTarget;
+use frond_store::encryption::MasterKey;
 
 /// Why a copy failed.
 #[derive(Debug)]
@@ -66,18 +67,19 @@ pub struct Copied {
 }
 
 /// Copies the store of the server at `uri` into `folder`, which is empty or does not exist, as that of another member of its replica
-/// set. When this returns, the copy is durable and closed. `report` is called for each reply. Returns the last entry of its log.
+/// set. `master` is the master key that both have if they are encrypted. When this returns, the copy is durable and closed. `report` is called for each reply. Returns the last entry of its log.
 ///
 /// # Errors
 /// See [`CopyError`]. The folder is to be removed then.
 pub fn copy(
     folder: &Path,
     uri: &Uri,
+    master: Option<MasterKey>,
     stop: &Arc<AtomicBool>,
     report: &mut dyn FnMut(Copied),
 ) -> Result<Option<EntryId>, CopyError> {
     let mut client = Client::connect(uri, stop.clone())?;
-    let mut target = RestoreTarget::create(folder)?;
+    let mut target = RestoreTarget::create(folder)?.with_master_key(master);
     let (mut head, mut copied) = (Vec::new(), Copied::default());
     report(copied);
     // A secondary may be the source, too.

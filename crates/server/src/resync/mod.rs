@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::host::clock::now_ms;
 use crate::observability::log::{Component, Log};
+use crate::settings::EncryptionSettings;
 
 use copy::{Copied, copy};
 pub use directory::Taken;
@@ -87,6 +88,7 @@ impl Resync {
         sources: Sources,
         acknowledged: Option<EntryId>,
         db_path: &Path,
+        encryption: EncryptionSettings,
         log: Arc<Log>,
         complete: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Arc<Resync>> {
@@ -109,6 +111,7 @@ impl Resync {
             resync: resync.clone(),
             acknowledged,
             db_path: db_path.to_owned(),
+            encryption,
             log,
         };
         let thread = std::thread::Builder::new()
@@ -154,6 +157,7 @@ struct Copying {
     resync: Arc<Resync>,
     acknowledged: Option<EntryId>,
     db_path: PathBuf,
+    encryption: EncryptionSettings,
     log: Arc<Log>,
 }
 
@@ -223,7 +227,10 @@ impl Copying {
         };
         let folder = directory::folder(&self.db_path);
         let stop = &self.resync.stop;
-        let last = copy(&folder, uri, stop, &mut report).map_err(|error| error.to_string())?;
+        let master = self.encryption.master_key();
+        let master = master.map_err(|error| error.to_string())?;
+        let last =
+            copy(&folder, uri, master, stop, &mut report).map_err(|error| error.to_string())?;
         if last < self.acknowledged {
             return Err(
                 "the copy ends before what this member has acknowledged; its source is behind"

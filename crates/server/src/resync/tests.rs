@@ -40,6 +40,7 @@ fn open_as(path: &Path, options: StoreOptions) -> DocumentStore {
         listener: Arc::new(NoListener),
         disk_reserve_bytes: None,
         log_recovery: LogRecovery::default(),
+        master_key: None,
     };
     DocumentStore::open_directory(path, &storage, options).unwrap()
 }

@@ -18,6 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use frond_bson::{Timestamp, doc, uuid_text};
+use frond_store::encryption::FileCipher;
 use frond_store::{DiscardedEntries, DocumentStore, OpContext};
 
 use crate::host::clock::now_ms;
@@ -87,9 +88,15 @@ fn write_up_to(
     db_path: &Path,
     bytes_max: u64,
 ) -> io::Result<Summary> {
+    let cipher = store.file_cipher();
+    let cipher = cipher.map_err(|error| io::Error::other(error.message()))?;
     let mut files = Files {
         folder: db_path.join(FOLDER),
-        name: format!("removed.{}.0.bson", file_time(now_ms())),
+        name: match &cipher {
+            None => format!("removed.{}.0.bson", file_time(now_ms())),
+            Some(_) => format!("removed.{}.0.bson.encrypted", file_time(now_ms())),
+        },
+        cipher,
         open: HashMap::new(),
         written: Vec::new(),
     };
@@ -131,6 +138,8 @@ fn file_time(ms: i64) -> String {
 struct Files {
     folder: PathBuf,
     name: String,
+    /// If the store is encrypted.
+    cipher: Option<FileCipher>,
     open: HashMap<[u8; 16], BufWriter<File>>,
     written: Vec<PathBuf>,
 }
@@ -152,7 +161,10 @@ impl Files {
             self.open.insert(*uuid, BufWriter::new(file));
         }
         match self.open.get_mut(uuid) {
-            Some(file) => file.write_all(document),
+            Some(file) => match &self.cipher {
+                Some(cipher) => cipher.write(file, uuid_text(uuid).as_bytes(), document),
+                None => file.write_all(document),
+            },
             None => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The settings of the server, with their defaults. `parameters` has the table that reads them.
 
 mod audit;
+mod encryption;
 mod javascript;
 mod logins;
 mod network;
@@ -21,6 +22,7 @@ use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 pub use audit::{AuditDestination, AuditFormat, AuditSettings, parse_audit_filter};
+pub use encryption::EncryptionSettings;
 pub use javascript::JavaScriptSettings;
 pub use logins::LoginSettings;
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt, resolve};
@@ -174,6 +176,7 @@ pub struct Settings {
     pub natural_order: NaturalOrder,
     /// See [`TikvSettings`].
     pub tikv: TikvSettings,
+    pub encryption: EncryptionSettings,
     /// The name of the replica set that this server is a member of; none for a standalone server.
     pub replica_set: Option<String>,
     /// The directory below which all copies are that clients ask the server for; none if they may be anywhere.
@@ -256,6 +259,7 @@ impl Default for Settings {
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
             tikv: TikvSettings::default(),
+            encryption: EncryptionSettings::default(),
             replica_set: None,
             oplog: OplogMode::Auto,
             oplog_bytes: None,

@@ -10,6 +10,7 @@ mod discarded;
 mod hash;
 mod index_filters;
 mod indexes;
+mod keys;
 pub mod offline;
 mod partitions;
 mod plan_cache;

@@ -8,10 +8,13 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use frond_encryption::KeyStore;
+
 use frond_bson::{Collator, Doc, DocBuf, Value, key};
 
 use super::VerifyReport;
 use crate::catalog::{self, Collection, record_of_key};
+use crate::encryption::{self, MasterKey};
 use crate::store::{DocumentStore, StoreOptions};
 use crate::{IndexSelector, InsertOptions};
 use frond_storage::error::Result;
@@ -52,13 +55,28 @@ impl DirectoryReport {
     }
 }
 
-/// Verifies the store in a directory that is not open. No file is changed: what recovery would write is kept in
+/// Verifies the store in a directory that is not open, and is not encrypted. See [`verify_with`].
+///
+/// # Errors
+/// As [`verify_with`].
+pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<DirectoryReport> {
+    verify_with(path, None, progress)
+}
+
+/// Verifies the store in a directory that is not open; `master` is the master key of an encrypted one. No file is changed: what recovery would write is kept in
 /// memory.
 ///
 /// # Errors
 /// If there is no store, or its directory cannot be read. Problems of the store are in the report.
-pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<DirectoryReport> {
+pub fn verify_with(
+    path: &Path,
+    master: Option<&MasterKey>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<DirectoryReport> {
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::read_only(path.to_owned()));
+    let keys = encryption::open_existing(path, master)?;
+    let keys = keys.as_ref().map(KeyStore::keys);
+    let disk = encryption::with_keys(path, disk, keys)?;
     let mut report = DirectoryReport {
         engine: Files::verify(&EngineOptions::with_disk(disk.clone()), progress)?,
         ..DirectoryReport::default()
@@ -82,6 +100,13 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Directo
         }
     }
     Ok(report)
+}
+
+/// The master keys of a salvage, which may differ: so it is also a way to encrypt a store, or to decrypt it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Masters<'a> {
+    pub from: Option<&'a MasterKey>,
+    pub to: Option<&'a MasterKey>,
 }
 
 /// The result of salvaging a directory.
@@ -123,6 +148,18 @@ impl SalvageReport {
     }
 }
 
+/// As [`salvage_with`], without encryption.
+///
+/// # Errors
+/// As [`salvage_with`].
+pub fn salvage(
+    from: &Path,
+    to: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<SalvageReport> {
+    salvage_with(from, to, Masters::default(), progress)
+}
+
 /// Builds a new store in the directory `to` from what can be read of the one in `from`, which is not open and
 /// is not changed. Indexes and counters are rebuilt from the documents. Documents whose collection
 /// is unknown go into the database `salvaged`.
@@ -130,21 +167,34 @@ impl SalvageReport {
 /// # Errors
 /// If there is no store in `from` or one in `to`, and errors of writing to `to`. What could not be salvaged is
 /// in the report.
-pub fn salvage(
+pub fn salvage_with(
     from: &Path,
     to: &Path,
+    masters: Masters<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<SalvageReport> {
-    let source = EngineOptions::with_disk(Arc::new(FsDisk::read_only(from.to_owned())));
-    let target = || EngineOptions {
-        merge: merge_operator(),
-        ..EngineOptions::new(to)
+    let keys = encryption::open_existing(from, masters.from)?;
+    let disk: Arc<dyn Disk> = Arc::new(FsDisk::read_only(from.to_owned()));
+    let source = EngineOptions::with_disk(encryption::with_keys(
+        from,
+        disk,
+        keys.as_ref().map(KeyStore::keys),
+    )?);
+    let keys = encryption::open_or_create(to, masters.to)?;
+    // Each open has ciphers of its own.
+    let target = || -> Result<EngineOptions> {
+        let plain = EngineOptions::new(to);
+        Ok(EngineOptions {
+            merge: merge_operator(),
+            disk: encryption::with_keys(to, plain.disk.clone(), keys.as_ref().map(KeyStore::keys))?,
+            ..plain
+        })
     };
     let mut report = SalvageReport {
-        engine: Files::salvage(&source, target(), progress)?,
+        engine: Files::salvage(&source, target()?, progress)?,
         ..SalvageReport::default()
     };
-    let engine = Engine::open(target())?;
+    let engine = Engine::open(target()?)?;
     catalog::repair(&engine)?;
     let store = DocumentStore::open(engine, StoreOptions::default())?;
     adopt(&store, &mut report)?;

@@ -1,6 +1,7 @@
 //! The interface to storage: one small trait, so that tests can simulate a disk.
 
 mod aligned;
+mod encrypted;
 mod fs;
 mod mapping;
 mod overlay;
@@ -10,7 +11,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
+use frond_encryption::Ciphers;
+
 pub use aligned::{ALIGNMENT, AlignedBuf};
+pub use encrypted::EncryptedDisk;
 pub use fs::FsDisk;
 pub use overlay::OverlayDisk;
 
@@ -55,6 +59,14 @@ pub trait Disk: Send + Sync {
     /// promise that writes to a mapping find room.
     fn map(&self, _name: &str, _offset: u64, _bytes: usize) -> io::Result<Box<dyn SharedMap>> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+    /// The file that the keys of the store are read from, for copies; nothing for a store that is not encrypted.
+    fn key_store(&self) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+    /// The ciphers of the store, if it is encrypted.
+    fn ciphers(&self) -> Option<&Arc<Ciphers>> {
+        None
     }
 }
 

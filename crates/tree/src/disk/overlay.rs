@@ -103,6 +103,10 @@ impl Disk for OverlayDisk {
         Ok(())
     }
 
+    fn ciphers(&self) -> Option<&Arc<frond_encryption::Ciphers>> {
+        self.below.ciphers()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         if !self.list()?.iter().any(|name| name == from) {
             return Err(io::ErrorKind::NotFound.into());

@@ -14,6 +14,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::frame::FRAME_HEADER_BYTES;
 use super::frame::Frame;
+use super::sealed_buffer::{self, Sealing};
+use crate::block::needs_key;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
 use crate::{Error, Result};
@@ -26,6 +28,8 @@ pub(super) const HEADER_PAGE: usize = 4096;
 pub(super) const HEADER_BYTES: usize = 32;
 const MAGIC: &[u8; 8] = b"FRONDLOG";
 const LAYOUT: u32 = 1;
+/// The layout of the file of an encrypted store.
+const SEALED_LAYOUT: u32 = 2;
 /// Size of an entry in bytes.
 pub(super) const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
@@ -38,13 +42,20 @@ const ZEROS: usize = 1 << 20;
 pub(super) struct Header {
     pub(super) half_bytes: usize,
     pub(super) epoch: u64,
+    /// Whether the store is encrypted.
+    pub(super) is_sealed: bool,
 }
 
 impl Header {
     fn encode(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.put_u32(LAYOUT);
+        let layout = if self.is_sealed {
+            SEALED_LAYOUT
+        } else {
+            LAYOUT
+        };
+        bytes.put_u32(layout);
         bytes.put_u32(self.half_bytes as u32);
         bytes.put_u64(self.epoch);
         bytes.put_u64(xxh3_64(&bytes));
@@ -57,29 +68,34 @@ impl Header {
             return None;
         }
         let mut reader = Reader(fields.get(MAGIC.len()..)?);
-        let is_known = reader.u32()? == LAYOUT;
+        let layout = reader.u32()?;
         let half_bytes = reader.u32()? as usize;
         let epoch = reader.u64()?;
+        let is_known = [LAYOUT, SEALED_LAYOUT].contains(&layout);
         let is_possible = is_known && HALF_BYTES.contains(&half_bytes);
-        is_possible.then_some(Header { half_bytes, epoch })
+        is_possible.then_some(Header {
+            half_bytes,
+            epoch,
+            is_sealed: layout == SEALED_LAYOUT,
+        })
     }
 }
 
 /// The entry of a frame in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    position: u64,
+    pub(super) position: u64,
     /// Number of its first operation.
-    sequence: u64,
+    pub(super) sequence: u64,
     /// Checksum of the payload of the frame before it, or 0 if this is the first frame of the epoch. It binds
     /// the frame to the log that it continues.
-    previous: u64,
+    pub(super) previous: u64,
     /// Checksum of the payload.
-    hash: u64,
+    pub(super) hash: u64,
     /// Where the frame begins in the half.
-    offset: u32,
+    pub(super) offset: u32,
     /// Length of the payload.
-    len: u32,
+    pub(super) len: u32,
 }
 
 impl Entry {
@@ -132,6 +148,8 @@ impl SharedMap for InMemory {
 pub(super) struct Buffer {
     map: Box<dyn SharedMap>,
     is_mapped: bool,
+    /// If the store is encrypted.
+    sealing: Option<Sealing>,
     epoch: u64,
     /// Bytes of frames, and how many there are.
     ///
@@ -148,13 +166,19 @@ pub(super) struct Buffer {
 impl Buffer {
     /// A buffer whose frames do not survive the process.
     pub(super) fn in_memory(half_bytes: usize) -> Buffer {
-        Buffer::new(Box::new(InMemory(vec![0; half_bytes])), false, 0)
+        Buffer::new(Box::new(InMemory(vec![0; half_bytes])), false, None, 0)
     }
 
-    fn new(map: Box<dyn SharedMap>, is_mapped: bool, epoch: u64) -> Buffer {
+    fn new(
+        map: Box<dyn SharedMap>,
+        is_mapped: bool,
+        sealing: Option<Sealing>,
+        epoch: u64,
+    ) -> Buffer {
         Buffer {
             map,
             is_mapped,
+            sealing,
             epoch,
             bytes: 0,
             frames: 0,
@@ -190,18 +214,35 @@ impl Buffer {
 
     /// The frames, as a group has them.
     pub(super) fn frames(&self) -> &[u8] {
-        &self.map.bytes()[..self.bytes]
+        match &self.sealing {
+            Some(sealing) => &sealing.frames,
+            None => &self.map.bytes()[..self.bytes],
+        }
+    }
+
+    /// Bytes of the half that frames take, the most that one takes besides its length, and the size of an entry.
+    fn sizes(&self) -> (usize, usize, usize) {
+        match &self.sealing {
+            Some(sealing) => (
+                sealing.stored,
+                sealed_buffer::PREVIOUS_BYTES,
+                sealed_buffer::ENTRY_BYTES,
+            ),
+            None => (self.bytes, 0, ENTRY_BYTES),
+        }
     }
 
     /// Whether there is room for a frame.
     pub(super) fn has_room(&self, frame: &Frame<'_>) -> bool {
-        let entries = (self.frames + 1) * ENTRY_BYTES;
-        self.bytes + frame.len() + entries <= self.map.bytes().len()
+        let (stored, extra, entry) = self.sizes();
+        let entries = (self.frames + 1) * entry;
+        stored + frame.len() + extra + entries <= self.map.bytes().len()
     }
 
     /// Whether there would be room for a frame if this were empty.
     pub(super) fn could_hold(&self, frame: &Frame<'_>) -> bool {
-        frame.len() + ENTRY_BYTES <= self.map.bytes().len()
+        let (_, extra, entry) = self.sizes();
+        frame.len() + extra + entry <= self.map.bytes().len()
     }
 
     /// Adds the frame at a position, for which there must be room. `previous` is the checksum of the payload before.
@@ -225,9 +266,12 @@ impl Buffer {
             sequence: frame.sequence,
             previous,
             hash: frame.hash,
-            offset: self.bytes as u32,
+            offset: self.sizes().0 as u32,
             len: frame.payload_len() as u32,
         };
+        if self.sealing.is_some() {
+            return self.push_sealed(frame, &entry);
+        }
         self.map.write(self.bytes, &entry.len.to_le_bytes());
         self.bytes += FRAME_HEADER_BYTES;
         for part in frame.parts() {
@@ -243,8 +287,29 @@ impl Buffer {
         self.map.write(at, &entry.encode(self.epoch));
     }
 
+    fn push_sealed(&mut self, frame: &Frame<'_>, entry: &Entry) {
+        let Some(sealing) = &mut self.sealing else {
+            return;
+        };
+        let (stored, bytes) = sealing.seal(frame, entry, self.epoch);
+        self.map.write(entry.offset as usize, stored);
+        let end = entry.offset as usize + stored.len();
+        sealing.stored = end;
+        self.bytes += frame.len();
+        self.frames += 1;
+        let at = self.map.bytes().len() - self.frames * sealed_buffer::ENTRY_BYTES;
+        assert!(
+            at >= end,
+            "L7: the entries of a buffer reach into its frames"
+        );
+        self.map.write(at, &bytes);
+    }
+
     /// Forgets the frames: they are in a segment.
     pub(super) fn clear(&mut self) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.clear();
+        }
         (self.bytes, self.frames) = (0, 0);
     }
 }
@@ -285,7 +350,10 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     let mut file = open().map_err(context())?;
     let old = read_header(&*file).unwrap_or(None);
     let len = file.len().map_err(context())?;
-    let is_usable = len == size && old.is_some_and(|old| old.half_bytes == half_bytes);
+    let is_sealed = disk.ciphers().is_some();
+    // A file of the other layout may have frames that are not encrypted.
+    let is_usable = len == size
+        && old.is_some_and(|old| old.half_bytes == half_bytes && old.is_sealed == is_sealed);
     // A copy of the store may have holes in place of zeros. A mapping of a hole on a full disk would end the process, and
     // so would one of a bad sector.
     let allocated = file.allocated().map_err(context())?;
@@ -299,13 +367,19 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
         make(disk, &*file, size).map_err(context())?;
     }
     let epoch = old.map_or(0, |old| old.epoch) + 1;
-    let header = Header { half_bytes, epoch }.encode();
+    let header = Header {
+        half_bytes,
+        epoch,
+        is_sealed,
+    };
+    let header = header.encode();
     file.write_at(&header, 0).map_err(context())?;
     file.sync().map_err(context())?;
     let half = |index: usize| {
         let offset = (HEADER_PAGE + index * half_bytes) as u64;
         let map = disk.map(BUFFER_FILE, offset, half_bytes);
-        Ok(Buffer::new(map.map_err(context())?, true, epoch))
+        let sealing = disk.ciphers().map(Sealing::new);
+        Ok(Buffer::new(map.map_err(context())?, true, sealing, epoch))
     };
     Ok([half(0)?, half(1)?])
 }
@@ -375,6 +449,22 @@ impl Found {
         file.read_at(&mut bytes, HEADER_PAGE as u64)
             .map_err(unreadable)?;
         let mut frames = HashMap::new();
+        if header.is_sealed {
+            let ciphers = disk.ciphers().ok_or_else(needs_key)?;
+            for index in 0..2 {
+                let base = index * header.half_bytes;
+                let half = &mut bytes[base..base + header.half_bytes];
+                sealed_buffer::open(ciphers, half, base, header.epoch, &mut frames);
+            }
+            return Ok(Found { bytes, frames });
+        }
+        if disk.ciphers().is_some() {
+            return Err(Error::Corrupt {
+                file: BUFFER_FILE.to_owned(),
+                offset: 0,
+                what: "the buffer of the log is not encrypted, but the store is",
+            });
+        }
         for (index, half) in bytes.chunks_exact(header.half_bytes).enumerate() {
             for entry in half.rchunks_exact(ENTRY_BYTES) {
                 // The first entry that is not complete ends what this half has.

@@ -64,7 +64,7 @@ pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Re
         let Some(file) = open_existing(&**disk, *start)? else {
             continue;
         };
-        let segment = Segment::of(file, *start)?;
+        let segment = Segment::of(&**disk, file, *start)?;
         if *start != position || (*start == starts[0] && *start > from) {
             return Err(segment.corrupt(0, "the log before this segment is missing"));
         }
@@ -155,7 +155,7 @@ impl Ending {
                 disk.remove(&name).map_err(context)?;
             }
             if let Some(file) = open_existing(&**disk, cut.segment)? {
-                cut.apply(&Segment::of(file, cut.segment)?)?;
+                cut.apply(&Segment::of(&**disk, file, cut.segment)?)?;
             }
         }
         disk.sync_directory()
@@ -186,10 +186,8 @@ impl Cut {
             };
             let mut packed = Vec::new();
             let whole = group::seal(frames, &mut packed, place);
-            (segment.file)
-                .write_at(whole, self.offset)
-                .map_err(context())?;
-            end += whole.len() as u64;
+            let written = segment.rewrite(self.offset, whole);
+            end += written.map_err(context())?;
         }
         segment.file.set_len(end).map_err(context())?;
         segment.file.sync().map_err(context())

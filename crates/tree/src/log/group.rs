@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use frond_encryption::SEAL_BYTES;
 use frond_kv::{EntryId, WRITE_SET_BYTES_MAX};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
@@ -30,6 +31,8 @@ pub(super) const MARK_BYTES: usize = 44;
 pub(super) const NOTE_BYTES_MAX: usize = 1 << 20;
 /// In the field of the codec: the group is an entry.
 const IS_ENTRY: u32 = 1 << 8;
+/// In the field of the codec: the group is encrypted.
+const IS_SEALED: u32 = 1 << 9;
 /// In place of frames.
 const PADDING: [u8; 1] = [0];
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
@@ -51,6 +54,8 @@ pub(super) struct Header {
     pub(super) codec: Compression,
     /// Whether a mark and a note precede the frames. They are counted in `stored_bytes`.
     pub(super) is_entry: bool,
+    /// Whether a seal precedes what is encrypted. It is counted in `stored_bytes`.
+    pub(super) is_sealed: bool,
     /// Checksum of what follows the header.
     pub(super) checksum: u64,
 }
@@ -113,7 +118,7 @@ impl SealedEntry {
     pub(super) fn parse(bytes: Arc<[u8]>) -> Option<SealedEntry> {
         let header = Header::decode(&bytes)?;
         let body = &bytes[HEADER_BYTES..];
-        if !header.is_entry || !header.matches(body) {
+        if !header.is_entry || header.is_sealed || !header.matches(body) {
             return None;
         }
         let mark = Mark::decode(body, header.position)?;
@@ -183,15 +188,18 @@ impl Header {
             sequence,
             bytes,
             stored_bytes,
-            codec: Compression::from_code((codec & !IS_ENTRY).try_into().ok()?)?,
+            codec: Compression::from_code((codec & !(IS_ENTRY | IS_SEALED)).try_into().ok()?)?,
             is_entry: codec & IS_ENTRY != 0,
+            is_sealed: codec & IS_SEALED != 0,
             checksum: reader.u64()?,
         };
-        let prefix_max = if header.is_entry {
-            MARK_BYTES + NOTE_BYTES_MAX
-        } else {
-            0
-        };
+        let seal_bytes = if header.is_sealed { SEAL_BYTES } else { 0 };
+        let prefix_max = seal_bytes
+            + if header.is_entry {
+                MARK_BYTES + NOTE_BYTES_MAX
+            } else {
+                0
+            };
         let is_bounded = bytes as usize <= GROUP_BYTES_MAX;
         let is_possible = stored_bytes as usize <= bytes as usize + prefix_max;
         (is_bounded && is_possible).then_some(header)
@@ -202,7 +210,7 @@ impl Header {
         Reader(bytes.get(8..)?).u64()
     }
 
-    fn encode(&self, out: &mut [u8]) {
+    pub(super) fn encode(&self, out: &mut [u8]) {
         let mut fields = Vec::with_capacity(HEADER_BYTES);
         fields.put_u64(self.position);
         fields.put_u64(self.durable);
@@ -210,7 +218,8 @@ impl Header {
         fields.put_u32(self.bytes);
         fields.put_u32(self.stored_bytes);
         let is_entry = if self.is_entry { IS_ENTRY } else { 0 };
-        fields.put_u32(u32::from(self.codec.code()) | is_entry);
+        let is_sealed = if self.is_sealed { IS_SEALED } else { 0 };
+        fields.put_u32(u32::from(self.codec.code()) | is_entry | is_sealed);
         fields.put_u64(self.checksum);
         out[..8].copy_from_slice(&xxh3_64(&fields).to_le_bytes());
         out[8..HEADER_BYTES].copy_from_slice(&fields);
@@ -225,6 +234,7 @@ impl Header {
             stored_bytes: bytes as u32,
             codec: Compression::None,
             is_entry: false,
+            is_sealed: false,
             checksum: 0,
         }
     }
@@ -246,9 +256,11 @@ impl Header {
 
     /// The frames, from the bytes after the header in the file.
     pub(super) fn frames(&self, stored: &[u8]) -> Option<Vec<u8>> {
-        if !self.matches(stored) {
-            return None;
-        }
+        self.matches(stored).then(|| self.frames_of(stored))?
+    }
+
+    /// As [`Header::frames`], for bytes that were checked.
+    pub(super) fn frames_of(&self, stored: &[u8]) -> Option<Vec<u8>> {
         let mut prefix = 0;
         if self.is_entry {
             let mark = Mark::decode(stored, self.position)?;

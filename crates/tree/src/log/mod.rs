@@ -21,6 +21,8 @@ mod pieces;
 mod recovered;
 mod replay;
 mod scan;
+mod sealed_buffer;
+mod sealing;
 mod segment;
 mod segment_reader;
 mod state;

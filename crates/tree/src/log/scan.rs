@@ -31,7 +31,7 @@ pub(super) fn scan(disk: &dyn Disk) -> Result<Option<Scanned>> {
         if start != position {
             (scanned, position) = (None, start);
         }
-        let segment = Segment::of(file, start)?;
+        let segment = Segment::of(disk, file, start)?;
         let mut at = 0;
         while at < segment.len {
             let wanted = (segment.len - at).min((HEADER_BYTES + MARK_BYTES) as u64);
@@ -44,13 +44,26 @@ pub(super) fn scan(disk: &dyn Disk) -> Result<Option<Scanned>> {
             if at + len > segment.len {
                 break;
             }
+            segment.check_form(at, &header)?;
             match (header.is_entry, &mut scanned) {
                 (true, _) => {
                     let Some(mark) = Mark::decode(&bytes[HEADER_BYTES..], position) else {
                         break;
                     };
-                    let note_at = at + (HEADER_BYTES + MARK_BYTES) as u64;
-                    let note = segment.read(note_at, mark.note_bytes as usize)?;
+                    let note_at = HEADER_BYTES + MARK_BYTES;
+                    let note = if mark.note_bytes > 0 && header.is_sealed {
+                        match segment.group(at, len as usize)? {
+                            Some(group) => {
+                                let note = group.get(note_at..note_at + mark.note_bytes as usize);
+                                let damaged = "an entry of the log is damaged";
+                                note.ok_or_else(|| segment.corrupt(at, damaged))?.to_vec()
+                            }
+                            // As in a replay.
+                            None => break,
+                        }
+                    } else {
+                        segment.read(at + note_at as u64, mark.note_bytes as usize)?
+                    };
                     let place = GroupPlace {
                         segment: start,
                         offset: at,

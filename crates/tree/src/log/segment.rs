@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::entries::GroupPlace;
 use super::frame::Frame;
 use super::group::{self, Place, SealedEntry};
+use super::sealing;
 use crate::bytes::Writer;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -114,8 +115,9 @@ pub(super) struct SegmentWriter {
     pub(super) durable: u64,
     /// Position up to which segments were deleted.
     kept_from: u64,
-    /// A group while it is compressed.
+    /// A group while it is compressed, and while it is encrypted.
     packed: Vec<u8>,
+    sealed: Vec<u8>,
     /// Bytes written since the log was opened.
     written: Arc<AtomicU64>,
     /// [`RESERVE_FILE`], and how much room it gets. With it the next segment needs neither room nor a file handle.
@@ -143,6 +145,7 @@ impl SegmentWriter {
             durable: start,
             kept_from: 0,
             packed: Vec::new(),
+            sealed: Vec::new(),
             written,
             reserve: None,
             reserve_bytes: segment_bytes.min(RESERVE_BYTES_MAX),
@@ -232,13 +235,12 @@ impl SegmentWriter {
         self.check_end(entry.header.position)?;
         let header = entry.header_with(self.durable);
         let body = &entry.bytes[header.len()..];
-        self.append(&[&header, body], true)?;
+        let bytes = self.append(&[&header, body], true)?;
         assert!(
             !self.has_tail,
             "G2: bytes of a failed write stay in an entry"
         );
         self.end = entry.header.end();
-        let bytes = entry.bytes.len() as u64;
         Ok(GroupPlace {
             segment: self.start,
             offset: self.len - bytes,
@@ -311,8 +313,23 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes the parts of a group to the current segment, or to a new one.
-    fn append(&mut self, parts: &[&[u8]], may_use_reserve: bool) -> Result<(), Failure> {
+    /// Writes the parts of a group to the current segment, or to a new one, encrypted if the store is. Returns the bytes written.
+    fn append(&mut self, parts: &[&[u8]], may_use_reserve: bool) -> Result<u64, Failure> {
+        let Some(ciphers) = self.disk.ciphers().cloned() else {
+            self.append_stored(parts, may_use_reserve)?;
+            return Ok(parts.iter().map(|part| part.len() as u64).sum());
+        };
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealing::seal(&ciphers, parts, &mut sealed).expect("it begins with a header");
+        let written = self.append_stored(&[&sealed], may_use_reserve);
+        let bytes = sealed.len() as u64;
+        if sealed.capacity() <= PACKED_BYTES_MAX {
+            self.sealed = sealed;
+        }
+        written.map(|()| bytes)
+    }
+
+    fn append_stored(&mut self, parts: &[&[u8]], may_use_reserve: bool) -> Result<(), Failure> {
         let file = match &self.file {
             Some(file) if self.len < self.segment_bytes => Arc::clone(file),
             _ => self.begin_segment()?,

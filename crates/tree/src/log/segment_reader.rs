@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use frond_encryption::Ciphers;
+
 use super::group::{self, HEADER_BYTES, Header};
+use super::sealing;
 use super::segment::{open_segment, segment_name};
+use crate::block::needs_key;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes that are read at once in the search for a valid header.
 const SCAN_BYTES: usize = 1 << 20;
@@ -17,18 +22,24 @@ pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) len: u64,
+    ciphers: Option<Arc<Ciphers>>,
 }
 
 impl Segment {
     pub(super) fn open(disk: &dyn Disk, start: u64) -> Result<Segment> {
-        Segment::of(open_segment(disk, start)?, start)
+        Segment::of(disk, open_segment(disk, start)?, start)
     }
 
     /// A segment that is open.
-    pub(super) fn of(file: Arc<dyn DiskFile>, start: u64) -> Result<Segment> {
+    pub(super) fn of(disk: &dyn Disk, file: Arc<dyn DiskFile>, start: u64) -> Result<Segment> {
         let context = format!("getting the length of {}", segment_name(start));
         let len = file.len().map_err(Error::io(context))?;
-        Ok(Segment { start, file, len })
+        Ok(Segment {
+            start,
+            file,
+            len,
+            ciphers: disk.ciphers().cloned(),
+        })
     }
 
     pub(super) fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
@@ -49,7 +60,73 @@ impl Segment {
         if self.len.saturating_sub(at) < HEADER_BYTES as u64 {
             return Ok(None);
         }
-        Ok(Header::decode(&self.read(at, HEADER_BYTES)?))
+        let header = Header::decode(&self.read(at, HEADER_BYTES)?);
+        if let Some(header) = &header {
+            self.check_form(at, header)?;
+        }
+        Ok(header)
+    }
+
+    /// Fails for an encrypted group if there are no keys, and for any other one if there are.
+    pub(super) fn check_form(&self, at: u64, header: &Header) -> Result<()> {
+        match (header.is_sealed, &self.ciphers) {
+            (true, None) => Err(needs_key()),
+            (false, Some(_)) => {
+                Err(self.corrupt(at, "a group of the log is not encrypted, but the store is"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The usual form of a whole group that was read at `at`, and whose header was decoded. `None` if its checksum does not match.
+    fn opened(
+        &self,
+        at: u64,
+        header: &Header,
+        group: Vec<u8>,
+    ) -> Result<Option<(Header, Vec<u8>)>> {
+        if !header.matches(&group[HEADER_BYTES..]) {
+            return Ok(None);
+        }
+        match &self.ciphers {
+            None => Ok(Some((*header, group))),
+            Some(ciphers) => {
+                let opened = sealing::open(ciphers, header, group);
+                opened.map(Some).map_err(|what| self.corrupt(at, what))
+            }
+        }
+    }
+
+    /// The usual form of the group of `len` bytes at `at`, with its header, if it is complete.
+    pub(super) fn group(&self, at: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        let group = self.read(at, len)?;
+        let Some(header) = Header::decode(&group) else {
+            return Ok(None);
+        };
+        self.check_form(at, &header)?;
+        let Some((mut header, mut group)) = self.opened(at, &header, group)? else {
+            return Ok(None);
+        };
+        if self.ciphers.is_some() {
+            header.checksum = xxh3_64(&group[HEADER_BYTES..]);
+            header.encode(&mut group);
+        }
+        Ok(Some(group))
+    }
+
+    /// Replaces the group at `at`, of which nothing follows, by another one in its usual form. Returns the bytes of its stored form.
+    pub(super) fn rewrite(&self, at: u64, group: &[u8]) -> std::io::Result<u64> {
+        let mut sealed = Vec::new();
+        let stored = match &self.ciphers {
+            None => group,
+            Some(ciphers) => {
+                let malformed = std::io::ErrorKind::InvalidData;
+                sealing::seal(ciphers, &[group], &mut sealed).ok_or(malformed)?;
+                &sealed
+            }
+        };
+        self.file.write_at(stored, at)?;
+        Ok(stored.len() as u64)
     }
 
     /// The frames of the group at `at`, if it is complete.
@@ -58,8 +135,13 @@ impl Segment {
         if end > self.len {
             return Ok(None);
         }
-        let stored = self.read(at + HEADER_BYTES as u64, header.stored_bytes as usize)?;
-        Ok(header.frames(&stored))
+        if self.ciphers.is_none() {
+            let stored = self.read(at + HEADER_BYTES as u64, header.stored_bytes as usize)?;
+            return Ok(header.frames(&stored));
+        }
+        let group = self.read(at, HEADER_BYTES + header.stored_bytes as usize)?;
+        let opened = self.opened(at, header, group)?;
+        Ok(opened.and_then(|(header, group)| header.frames_of(&group[HEADER_BYTES..])))
     }
 
     /// The first valid header from `at` on whose position is above `above`, and its offset.
@@ -76,6 +158,9 @@ impl Segment {
                     && position - above < 1 << 40
                     && let Some(header) = Header::decode(bytes)
                 {
+                    if header.is_sealed && self.ciphers.is_none() {
+                        return Err(needs_key());
+                    }
                     return Ok(Some((at + start as u64, header)));
                 }
             }

@@ -178,7 +178,7 @@ impl LogTail {
             return Err(gone);
         }
         let file = open_existing(&**writer.disk(), self.position)?.ok_or(gone)?;
-        let segment = Segment::of(file, self.position)?;
+        let segment = Segment::of(&**writer.disk(), file, self.position)?;
         if segment.len == 0 {
             // The log is durable here, unless a crash has lost it before.
             let replayed_from = log.state.lock().replayed_from;
@@ -216,7 +216,7 @@ fn segment_before(disk: &dyn Disk, position: u64) -> Result<Option<Segment>> {
     let start = starts.into_iter().rfind(|start| *start <= position);
     let Some(start) = start else { return Ok(None) };
     let file = open_existing(disk, start)?;
-    file.map(|file| Segment::of(file, start)).transpose()
+    file.map(|file| Segment::of(disk, file, start)).transpose()
 }
 
 /// Reads groups of a segment.

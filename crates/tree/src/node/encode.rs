@@ -7,7 +7,7 @@ use super::handle::Stored;
 use super::summary::Summary;
 use super::{Internal, Subtree};
 use crate::bytes::{SHORT_KEY_BYTES_MAX, Writer};
-use crate::data_file::{check_payload, push_block, seal_block};
+use crate::data_file::check_payload;
 use crate::range::RangeSet;
 use crate::run::{Run, RunStore};
 use crate::space::Extent;
@@ -97,8 +97,9 @@ impl NodeWriter<'_> {
     fn write_block(&self, payload: &[u8]) -> Result<(Arc<Extent>, u32)> {
         check_payload("internal node", payload)?;
         let mut block = Vec::new();
-        push_block(&mut block, Compression::Lz4, payload);
-        let extent = self.store.data.write_new(&mut block, seal_block)?;
+        let data = &self.store.data;
+        data.form.push(&mut block, Compression::Lz4, payload);
+        let extent = data.write_new(&mut block, &[0], None)?;
         Ok((extent, block.len() as u32))
     }
 }

@@ -168,7 +168,8 @@ impl Stored {
     fn read(&self) -> Result<Internal> {
         let offset = self.extent.offset;
         let data = &self.store.data;
-        let node = data.read_block(offset, self.len as usize, NodeRef::parse)?;
+        let place = self.extent.place();
+        let node = data.read_block(place, self.len as usize, NodeRef::parse)?;
         let node = node.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
         if !node.pivots_ascend() {
             return Err(corrupt(offset, "the pivots of a node are out of order"));

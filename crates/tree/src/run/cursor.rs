@@ -297,11 +297,15 @@ impl PartsCursor {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
                     }
                 }
+                let keeps = self.keeps();
                 let block = self.ahead.block(&place);
-                let decoded = run.decode_page(index, page, block);
+                let decoded = run.decode_page(index, page, block, |block, decoded| {
+                    if keeps {
+                        run.keep_block(page, block, decoded, !is_ahead);
+                    }
+                });
                 let decoded = Arc::new(decoded.inspect_err(|error| run.record_damage(error))?);
-                if self.keeps() {
-                    run.keep_block(page, block, &decoded, !is_ahead);
+                if keeps {
                     run.cache_page(page, &decoded);
                 }
                 decoded

@@ -12,9 +12,10 @@ use std::sync::{Arc, OnceLock};
 
 use frond_kv::MemoryBudget;
 
+use crate::block::Place;
 use crate::cache::PageCache;
 use crate::damage::DamageRegistry;
-use crate::data_file::{DataFile, corrupt, decode_block, decode_checked};
+use crate::data_file::{DataFile, corrupt, decode_checked};
 use crate::node_memory::NodeMemory;
 use crate::orphans::Orphans;
 use crate::page::Page;
@@ -157,20 +158,20 @@ impl Run {
             }
             Err(error) => failed(error),
         }
-        let (offset, len) = self.filter_block();
-        if let Err(error) = data.read_block(offset, len, |_| ()) {
+        let (place, len) = self.filter_block();
+        if let Err(error) = data.read_block(place, len, |_| ()) {
             failed(error);
         }
     }
 
     /// Reads the index from the disk.
     fn read_index(&self) -> Result<RunIndex> {
-        let offset = self.extent.offset + u64::from(self.info.index_at);
+        let place = self.extent.place().plus(u64::from(self.info.index_at));
         let (pages, end) = (self.info.pages, self.info.index_at);
         let len = self.info.index_len as usize;
         let decode = |payload: &[u8]| RunIndex::decode(payload, pages, end);
-        let read = self.store.data.read_block(offset, len, decode);
-        let malformed = || corrupt(offset, "the index of a run is malformed");
+        let read = self.store.data.read_block(place, len, decode);
+        let malformed = || corrupt(place.offset, "the index of a run is malformed");
         let index = read.and_then(|index| index.ok_or_else(malformed));
         index.inspect_err(|error| self.record_damage(error))
     }
@@ -185,19 +186,28 @@ impl Run {
         let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
         let decoded = (self.store.data).read_stored(offset, len as usize, |block| {
-            let decoded = self.decode_page(index, page, block)?;
-            keep(block, &decoded);
-            Ok(decoded)
+            self.decode_page(index, page, block, keep)
         });
         decoded.inspect_err(|error| self.record_damage(error))
     }
 
-    /// Decodes a page from its block, and checks both.
-    fn decode_page(&self, index: &RunIndex, page: usize, block: &[u8]) -> Result<Page> {
-        let offset = self.extent.offset + u64::from(index.block(page).0);
-        let decoded = decode_block(block, offset, Page::decode)?;
-        let checked = decoded.and_then(|decoded| self.check_page(index, page, decoded));
-        checked.map_err(|what| corrupt(offset, what))
+    /// Decodes a page from its block, checks both, and calls `keep` with the unencrypted block.
+    fn decode_page(
+        &self,
+        index: &RunIndex,
+        page: usize,
+        block: &[u8],
+        keep: impl FnOnce(&[u8], &Page),
+    ) -> Result<Page> {
+        let place = self.extent.place().plus(u64::from(index.block(page).0));
+        let offset = place.offset;
+        self.store.data.form.opened(block, place, |block| {
+            let decoded = decode_checked(block, offset, Page::decode)?;
+            let checked = decoded.and_then(|decoded| self.check_page(index, page, decoded));
+            let page = checked.map_err(|what| corrupt(offset, what))?;
+            keep(block, &page);
+            Ok(page)
+        })
     }
 
     /// A page that was read, if its keys are where the index and the reference to the run say. Otherwise keys would be
@@ -220,10 +230,10 @@ impl Run {
         }
     }
 
-    /// Offset and length of the filter's block.
-    fn filter_block(&self) -> (u64, usize) {
+    /// Place and length of the filter's block.
+    fn filter_block(&self) -> (Place, usize) {
         let at = u64::from(self.info.index_at) + u64::from(self.info.index_len);
-        (self.extent.offset + at, self.info.filter_len as usize)
+        (self.extent.place().plus(at), self.info.filter_len as usize)
     }
 
     fn filter(&self) -> Result<Arc<[u8]>> {
@@ -304,10 +314,17 @@ impl Run {
         cache.insert_read_block(self.id, page as u32, block, decoded, is_read);
     }
 
-    /// Keeps the block of a page that was written.
-    fn keep_written_block(&self, page: usize, block: &[u8]) {
+    /// Keeps the block of a page that was written at an offset of the extent.
+    fn keep_written_block(&self, page: usize, at: usize, block: &[u8]) -> Result<()> {
         let cache = &self.store.cache;
-        cache.insert_written_block(self.id, page as u32, block);
+        let keep = |block: &[u8]| cache.insert_written_block(self.id, page as u32, block);
+        let form = &self.store.data.form;
+        if form.is_encrypted() {
+            let place = self.extent.place().plus(at as u64);
+            form.opened(block, place, |block| Ok(keep(block)))
+        } else {
+            Ok(keep(block))
+        }
     }
 
     /// The page and index of a key's message, if the run has one. A filter that cannot be read is reported to `note`,

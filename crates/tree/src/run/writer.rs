@@ -8,7 +8,6 @@ use frond_kv::{MemoryUse, Reservation};
 use super::{Run, RunInfo, RunStore};
 use crate::bounds::{lower_bound, raise_to_upper_bound};
 use crate::compress::Compressor;
-use crate::data_file::{push_block, push_block_with, seal_block};
 use crate::page::{Page, PageBuilder};
 use crate::run_index::{RunIndex, separator};
 use crate::{Compression, Kind, Result, filter};
@@ -200,7 +199,8 @@ impl RunWriter {
         self.max_key.extend_from_slice(self.page.last_key());
         self.keep_page();
         self.page.build(&mut self.payload);
-        push_block_with(&mut self.blocks, &mut self.compressor, &self.payload);
+        let form = &self.store.data.form;
+        form.push_with(&mut self.blocks, &mut self.compressor, &self.payload);
         let len = self.blocks.len() - start;
         RunIndex::push(&mut self.index, len as u32, &self.separator);
         self.starts.push(start);
@@ -237,27 +237,19 @@ impl RunWriter {
             "U1: a run ends before it begins"
         );
         let index_at = self.blocks.len();
-        push_block(&mut self.blocks, Compression::None, &self.index);
+        let form = &self.store.data.form;
+        form.push(&mut self.blocks, Compression::None, &self.index);
         self.starts.push(index_at);
         let filter_at = self.blocks.len();
-        push_block(
+        form.push(
             &mut self.blocks,
             Compression::None,
             &filter::build(&self.hashes),
         );
         self.starts.push(filter_at);
 
-        let starts = &self.starts;
-        let extent = self
-            .store
-            .data
-            .write_new(&mut self.blocks, |blocks, offset| {
-                let mut end = blocks.len();
-                for start in starts.iter().rev() {
-                    seal_block(&mut blocks[*start..end], offset + *start as u64);
-                    end = *start;
-                }
-            })?;
+        let data = &self.store.data;
+        let extent = data.write_new(&mut self.blocks, &self.starts, None)?;
         let info = RunInfo {
             index_at: index_at as u32,
             index_len: (filter_at - index_at) as u32,
@@ -283,7 +275,7 @@ impl RunWriter {
         if pages > 0 && self.store.cache.has_room_for_blocks() {
             // The index follows the last page.
             for (page, place) in self.starts.windows(2).take(pages as usize).enumerate() {
-                run.keep_written_block(page, &self.blocks[place[0]..place[1]]);
+                run.keep_written_block(page, place[0], &self.blocks[place[0]..place[1]])?;
             }
         }
         self.starts.clear();

@@ -20,6 +20,7 @@ mod conformance;
 mod copy;
 mod cores;
 mod damage;
+mod encryption;
 mod forged;
 mod format;
 mod kill;

@@ -287,6 +287,7 @@ fn copy_store(server: &Arc<Server>, from: u64) {
         Box::new(sources),
         acknowledged,
         path,
+        server.settings.encryption.clone(),
         server.log.clone(),
         Box::new(complete),
     ) {

@@ -14,6 +14,7 @@ pub mod parameters;
 pub mod plan_cache;
 pub mod query_settings;
 pub mod rotate_certificates;
+pub mod rotate_master_key;
 pub mod set_feature_compatibility_version;
 pub mod shutdown;
 
@@ -45,6 +46,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &query_settings::RemoveQuerySettings,
     &query_settings::SetQuerySettings,
     &rotate_certificates::RotateCertificates,
+    &rotate_master_key::RotateMasterKey,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &shutdown::Shutdown,
 ];

@@ -1,6 +1,7 @@
 //! The table of parameters. A parameter that depends on another one's value comes after it.
 
 mod audit;
+mod encryption;
 mod log;
 mod logins;
 mod network;
@@ -30,6 +31,7 @@ static SECTIONS: &[&[Parameter]] = &[
     logins::LOGINS,
     security::SECURITY,
     audit::AUDIT,
+    encryption::ENCRYPTION,
     replication::REPLICATION,
     query::QUERY,
     state::STATE,

@@ -36,7 +36,8 @@ impl DocumentStore {
         path: &Path,
         bytes_per_second: Arc<AtomicU64>,
     ) -> Result<DirectoryBackup> {
-        let target = RestoreTarget::create(path)?;
+        let keys = self.open_keys().map(|keys| keys.lock().keys().clone());
+        let target = RestoreTarget::create(path)?.with_store_keys(keys);
         let mut stream = match self.backup_stream(BackupRequest::default()) {
             Ok(stream) => stream,
             Err(error) => {

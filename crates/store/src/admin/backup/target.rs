@@ -2,9 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use frond_encryption::StoreKeys;
+
+use crate::encryption::{self, KEY_STORE_FILE, MasterKey};
 use frond_storage::error::{Error, Result};
 use frond_storage::keyspace::{
     DATA_FILE, EngineError, EngineOptions, RestorePoint, Restored, finish_restore, groups_after,
@@ -16,6 +20,8 @@ use frond_storage::merge::merge_operator;
 const UNFINISHED: &str = "restoring";
 /// A file of the log is closed when it is this long.
 const LOG_FILE_BYTES: u64 = 64 << 20;
+/// Bytes of the head that are of the data file. The key store of an encrypted store follows them.
+const HEAD_BYTES: usize = 8192;
 /// Bytes written between two syncs, so that the system never has much to write at once.
 const SYNC_BYTES: u64 = 256 << 20;
 
@@ -32,6 +38,9 @@ pub struct RestoreTarget {
     log: Option<(File, u64)>,
     log_end: Option<u64>,
     unsynced: u64,
+    master: Option<MasterKey>,
+    /// The store keys, if they are known without a master key.
+    keys: Option<Arc<StoreKeys>>,
 }
 
 impl RestoreTarget {
@@ -67,7 +76,19 @@ impl RestoreTarget {
             log: None,
             log_end: None,
             unsynced: 0,
+            master: None,
+            keys: None,
         })
+    }
+
+    /// The same, with the master key of an encrypted store.
+    pub fn with_master_key(self, master: Option<MasterKey>) -> RestoreTarget {
+        RestoreTarget { master, ..self }
+    }
+
+    /// The same, with the store keys of the store that is copied.
+    pub(crate) fn with_store_keys(self, keys: Option<Arc<StoreKeys>>) -> RestoreTarget {
+        RestoreTarget { keys, ..self }
     }
 
     /// Writes a part of the data file.
@@ -156,17 +177,57 @@ impl RestoreTarget {
         self.finish_as(head, RestorePoint::End, true)
     }
 
+    /// Writes the file with the store keys of a copy that is encrypted.
+    fn write_key_store(&self, bytes: &[u8]) -> Result<()> {
+        let refused = |text: &str| Err(EngineError::InvalidOption(text.to_owned()).into());
+        let has_key = self.master.is_some() || self.keys.is_some();
+        match (bytes.is_empty(), has_key) {
+            (true, false) => return Ok(()),
+            (true, true) => {
+                return refused(
+                    "the copy is not encrypted, and it is restored with a master key; leave the key out, and make an encrypted \
+                     copy of the result with `frond salvage`",
+                );
+            }
+            (false, false) => {
+                return refused(
+                    "the copy is encrypted: its master key is needed (--encryptionKeyFile or --encryptionKeyCommand)",
+                );
+            }
+            (false, true) => {}
+        }
+        let path = self.unfinished.join(KEY_STORE_FILE);
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io("creating", &path))?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        written.map_err(io("writing", &path))
+    }
+
     fn finish_as(mut self, head: &[u8], point: RestorePoint, member: bool) -> Result<Restored> {
         self.end_log_file()?;
+        let (head, key_store) = head.split_at(head.len().min(HEAD_BYTES));
         self.extent(0, head)?;
+        self.write_key_store(key_store)?;
         let synced = self.data.sync_all();
         synced.map_err(io("syncing", &self.unfinished.join(DATA_FILE)))?;
         sync_folder(&self.unfinished)?;
+        let keys = match &self.keys {
+            Some(keys) => Some(keys.clone()),
+            None => encryption::open_existing(&self.unfinished, self.master.as_ref())?
+                .map(|opened| opened.keys().clone()),
+        };
+        let plain = EngineOptions::new(&self.unfinished);
         let restored = finish_restore(
             EngineOptions {
                 merge: merge_operator(),
                 member,
-                ..EngineOptions::new(&self.unfinished)
+                disk: encryption::with_keys(&self.unfinished, plain.disk.clone(), keys.as_ref())?,
+                ..plain
             },
             point,
         )?;

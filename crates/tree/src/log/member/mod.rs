@@ -606,14 +606,15 @@ impl Log {
         drop(state);
         if open.as_ref().is_none_or(|open| open.start != place.segment) {
             let writer = self.shared.writer.lock();
-            let file = open_existing(&**writer.disk(), place.segment)?;
+            let disk = writer.disk().clone();
+            let file = open_existing(&*disk, place.segment)?;
             drop(writer);
             let file = file.ok_or(Error::LogGone { position })?;
-            *open = Some(Segment::of(file, place.segment)?);
+            *open = Some(Segment::of(&*disk, file, place.segment)?);
         }
         let segment = open.as_ref().ok_or(Error::LogGone { position })?;
-        let bytes = segment.read(place.offset, place.bytes as usize)?;
-        let sealed = SealedEntry::parse(bytes.into());
+        let bytes = segment.group(place.offset, place.bytes as usize)?;
+        let sealed = bytes.and_then(|bytes| SealedEntry::parse(bytes.into()));
         let sealed = sealed
             .filter(|sealed| sealed.mark.id.index == index && sealed.header.position == position);
         sealed.map(Some).ok_or_else(|| Error::Corrupt {

@@ -99,7 +99,7 @@ impl World {
     fn restore(&mut self, copied: &Copied) {
         let disk = SimDisk::new(self.random.random());
         let options = Options {
-            disk: Arc::new(disk.clone()),
+            disk: self.with_keys(&disk),
             journal: true,
             ..self.options()
         };

@@ -3,7 +3,7 @@
 //! the stores are verified.
 //!
 //! `FROND_CRASHES` sets the number of crashes, `FROND_SEED` the first seed, `FROND_FLIP_STEP` which bits are flipped:
-//! each one, or each so many. A failure names the seed; `FROND_SEED=<seed> FROND_CRASHES=1` runs it again.
+//! each one, or each so many. One seed in four has an encrypted store; with `FROND_ENCRYPTED=1` all have one. A failure names the seed; `FROND_SEED=<seed> FROND_CRASHES=1` runs it again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -37,6 +37,13 @@ fn setting(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
+/// One seed in so many has an encrypted store.
+const ENCRYPTED: u64 = 4;
+
+fn is_encrypted(seed: u64) -> bool {
+    seed % ENCRYPTED == 1 || setting("FROND_ENCRYPTED", 0) > 0
+}
+
 fn is_inline(seed: u64) -> bool {
     !seed.is_multiple_of(THREADED)
 }
@@ -63,7 +70,7 @@ fn survives_crashes_at_random_operations() {
             scope.spawn(|| {
                 while counts.lock().unwrap().crashes < wanted {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let run = || world::run(seed, is_inline(seed));
+                    let run = || world::run(seed, is_inline(seed), is_encrypted(seed));
                     match catch_unwind(AssertUnwindSafe(run)) {
                         Ok(outcome) => *counts.lock().unwrap() += outcome.counts,
                         Err(_) => {
@@ -99,8 +106,8 @@ fn survives_crashes_at_random_operations() {
 fn a_seed_replays_exactly() {
     for seed in (1..9).filter(|seed| is_inline(*seed)) {
         assert_eq!(
-            world::run(seed, true),
-            world::run(seed, true),
+            world::run(seed, true, is_encrypted(seed)),
+            world::run(seed, true, is_encrypted(seed)),
             "seed {seed}"
         );
     }

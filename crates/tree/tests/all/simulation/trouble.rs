@@ -312,7 +312,7 @@ impl World {
             }
         }
         let mut options = self.options();
-        (options.disk, options.inline) = (std::sync::Arc::new(copy.clone()), true);
+        (options.disk, options.inline) = (self.with_keys(&copy), true);
         let store = Store::open(options).expect("a store with its checkpoint");
         let mut trees = store.trees();
         trees.retain(|tree| *tree != FIRST && !BANK.contains(tree));

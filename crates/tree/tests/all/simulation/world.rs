@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use frond_encryption::{Ciphers, Key, StoreKeys};
+use frond_tree::disk::{Disk, EncryptedDisk};
 use frond_tree::{
     Committed, Duplicates, Durability, Error, Options, Problem, ProblemKind, Snapshot, Store,
     TreeId,
@@ -29,6 +31,8 @@ pub struct World {
     pub inline: bool,
     flush_threads: usize,
     pub journal: bool,
+    /// The keys of an encrypted store.
+    keys: Option<Arc<StoreKeys>>,
     pub fanout: usize,
     pub memtable_bytes: usize,
     /// Whether the store is verified after a crash.
@@ -88,13 +92,14 @@ enum End {
 }
 
 /// Runs one seed. `inline` decides all, and so does the machine's scheduler without it.
-pub fn run(seed: u64, inline: bool) -> Outcome {
+pub fn run(seed: u64, inline: bool, encrypted: bool) -> Outcome {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut world = World {
         disk: SimDisk::new(random.random()),
         inline,
         flush_threads: 1 + (seed / 2 % 4) as usize,
         journal: random.random_bool(0.9),
+        keys: encrypted.then(|| StoreKeys::of(Key::new([7; 32]))),
         fanout: random.random_range(4..8),
         memtable_bytes: 16 << 10 << random.random_range(0..3),
         verifies: seed.is_multiple_of(3),
@@ -143,7 +148,7 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
 
 impl World {
     pub fn options(&self) -> Options {
-        let mut options = Options::with_disk(Arc::new(self.disk.clone()));
+        let mut options = Options::with_disk(self.with_keys(&self.disk));
         // The pages that a full cache gives up are not the same each time, and reads are a part of the trace.
         options.cache_bytes = if self.inline { 64 << 20 } else { 8 << 20 };
         options.memtable_bytes = Some(self.memtable_bytes);
@@ -155,6 +160,18 @@ impl World {
         options.merge = Arc::new(Adder);
         options.stamps = Some(self.stamps.clone());
         options
+    }
+
+    /// A disk as the engine gets it. Each open has ciphers of its own.
+    pub fn with_keys(&self, disk: &SimDisk) -> Arc<dyn Disk> {
+        let disk = Arc::new(disk.clone());
+        match &self.keys {
+            None => disk,
+            Some(keys) => {
+                let ciphers = Ciphers::simulated(keys, disk.unique_name()).unwrap();
+                Arc::new(EncryptedDisk::new(disk, Arc::new(ciphers)))
+            }
+        }
     }
 
     fn open(&self) -> Result<Store, Error> {
@@ -655,7 +672,7 @@ impl World {
             return;
         }
         let mut options = self.options();
-        options.disk = Arc::new(self.disk.copy());
+        options.disk = self.with_keys(&self.disk.copy());
         let report = match Store::verify(&options, &mut |_| {}) {
             Ok(report) => report,
             Err(error) => {

@@ -1,0 +1,41 @@
+//! The master key and the key store of an encrypted data directory.
+
+use std::path::Path;
+
+use frond_store::encryption::{check_keys, is_encrypted};
+
+use super::finding::Finding;
+use crate::settings::Settings;
+
+const AREA: &str = "encryption";
+
+/// Whether a server with these settings can open the keys of the directory.
+pub fn encryption(settings: &Settings, db_path: &Path) -> Vec<Finding> {
+    let has_keys = is_encrypted(db_path);
+    if !settings.encryption.is_on {
+        return match has_keys {
+            true => vec![Finding::problem(
+                AREA,
+                format!("{} is encrypted, and encryption is off", db_path.display()),
+                "security.enableEncryption: true, with security.encryptionKeyFile or security.encryptionKeyCommand",
+            )],
+            false => Vec::new(),
+        };
+    }
+    match settings.encryption.master_key() {
+        Err(error) => vec![Finding::problem(
+            AREA,
+            error.to_string(),
+            "correct it: the server does not start (docs/encryption.md)",
+        )],
+        Ok(Some(master)) if has_keys => match check_keys(db_path, &master) {
+            Ok(()) => vec![Finding::good(AREA, "the master key opens the key store")],
+            Err(error) => vec![Finding::problem(
+                AREA,
+                error.message(),
+                "give the master key that the directory was encrypted with, or the one after its last rotation",
+            )],
+        },
+        Ok(_) => vec![Finding::good(AREA, "the master key can be read")],
+    }
+}

@@ -1,0 +1,40 @@
+//! The keys of an open store.
+
+use crate::encryption::{FileCipher, KeysInfo, MasterKey, of_keys, refused};
+use crate::store::DocumentStore;
+use frond_storage::error::Result;
+
+impl DocumentStore {
+    /// A cipher for files of the server, if the store is encrypted.
+    ///
+    /// # Errors
+    /// If the system gives no random numbers.
+    pub fn file_cipher(&self) -> Result<Option<FileCipher>> {
+        let keys = self.open_keys().map(|keys| keys.lock().keys().clone());
+        keys.as_ref().map(FileCipher::new).transpose()
+    }
+
+    /// The keys of the store, if it is encrypted.
+    pub fn keys(&self) -> Option<KeysInfo> {
+        let keys = self.open_keys()?.lock();
+        Some(KeysInfo {
+            current: keys.keys().current(),
+            count: keys.keys().count(),
+            version: keys.version(),
+        })
+    }
+
+    /// Encrypts the store keys with a master key, durably. With `adds_key` there is a new store key, which what is written from now
+    /// on is encrypted with.
+    ///
+    /// # Errors
+    /// If the store is not encrypted, or the key store cannot be written: it has the old or the new master key then.
+    pub fn rotate_master_key(&self, master: &MasterKey, adds_key: bool) -> Result<KeysInfo> {
+        let keys = self.open_keys();
+        let keys = keys.ok_or_else(|| refused("the store is not encrypted"))?;
+        let rotated = keys.lock().rotate(master, adds_key);
+        rotated.map_err(|error| of_keys(&error))?;
+        self.keys()
+            .ok_or_else(|| refused("the store is not encrypted").into())
+    }
+}

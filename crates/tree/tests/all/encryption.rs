@@ -1,0 +1,363 @@
+//! Encrypted stores: what is in their files, and what is noticed when someone changes them.
+
+use std::ops::Bound::Unbounded;
+use std::path::Path;
+use std::sync::Arc;
+
+use frond_encryption::{Ciphers, Key, StoreKeys};
+use frond_tree::disk::{Disk, EncryptedDisk, FsDisk};
+use frond_tree::fuzzing::Sealed;
+use frond_tree::{
+    Compression, Direction, Durability, Error, Options, RestorePoint, Store, TreeId, TreeOptions,
+    VerifyReport, WriteSet,
+};
+
+use crate::support::copies::Copied;
+
+const TREE: TreeId = TreeId(1);
+const SECRET: &[u8] = b"the quick brown secret";
+
+/// Options of a store in a directory, whose store key has this byte; 0 is no encryption.
+fn options(directory: &Path, key: u8) -> Options {
+    let files = Arc::new(FsDisk::new(directory.to_owned(), false));
+    let disk: Arc<dyn Disk> = match key {
+        0 => files,
+        key => {
+            let keys = StoreKeys::of(Key::new([key; 32]));
+            let ciphers = Ciphers::new(&keys).unwrap();
+            Arc::new(EncryptedDisk::new(files, Arc::new(ciphers)))
+        }
+    };
+    let mut options = Options::with_disk(disk);
+    options.cache_bytes = 8 << 20;
+    options.memtable_bytes = Some(64 << 10);
+    options
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let mut value = SECRET.to_vec();
+    value.extend_from_slice(format!(" of {number}").repeat(4).as_bytes());
+    value
+}
+
+fn put(store: &Store, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let mut set = WriteSet::new();
+        if !store.has_tree(TREE) {
+            let options = TreeOptions {
+                compression: Compression::None,
+                ..TreeOptions::default()
+            };
+            set.create_tree(TREE, &options);
+        }
+        let key = [SECRET, &number.to_be_bytes()].concat();
+        set.put(TREE, &key, &value(number));
+        store.commit(set, Durability::Logged).unwrap();
+    }
+}
+
+/// The number of entries, all of which must have their values.
+fn count(store: &Store) -> Result<u32, Error> {
+    let snapshot = store.snapshot();
+    let mut cursor = snapshot.cursor(TREE, Unbounded, Unbounded, Direction::Forward)?;
+    let mut count = 0;
+    while let Some((key, found)) = cursor.next()? {
+        let number = u32::from_be_bytes(key[SECRET.len()..].try_into().unwrap());
+        assert_eq!(&found[..], value(number), "{number}");
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn verify(directory: &Path, key: u8) -> VerifyReport {
+    Store::verify(&options(directory, key), &mut |_| {}).unwrap()
+}
+
+/// The files of a directory that have the secret.
+fn leaks(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        if bytes.windows(SECRET.len()).any(|part| part == SECRET) {
+            found.push(path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A copy of the files, as they are on the disk now.
+fn copy_files(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn known_plaintext_is_in_no_file() {
+    for key in [0, 1] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let store = Store::open(options(path, key)).unwrap();
+        put(&store, 0..50);
+        let in_buffer = leaks(path);
+        store.flush_log().unwrap();
+        put(&store, 50..2000);
+        store.checkpoint().unwrap();
+        put(&store, 2000..2100);
+        let in_all = leaks(path);
+        store.close().unwrap();
+        if key == 0 {
+            let buffer = "log-buffer.frond".to_owned();
+            assert!(in_buffer.contains(&buffer), "the test finds it");
+            assert!(in_all.contains(&"data.frond".to_owned()), "{in_all:?}");
+            assert!(in_all.iter().any(|name| name.starts_with("log-0")));
+        } else {
+            assert_eq!((in_buffer, in_all), (vec![], vec![]));
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_process_left_is_found_with_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path(), 1)).unwrap();
+    put(&store, 0..1000);
+    store.checkpoint().unwrap();
+    put(&store, 1000..1010);
+    // The log is not synced, so the last frames are in the buffer only.
+    let killed = copy_files(directory.path());
+    for round in 0..3 {
+        let again = Store::open(options(killed.path(), 1)).unwrap();
+        assert_eq!(count(&again).unwrap(), 1010 + round * 10);
+        put(&again, 1010 + round * 10..1020 + round * 10);
+        again.close().unwrap();
+        assert_eq!(verify(killed.path(), 1).problems, []);
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn is_opened_with_its_key_only() {
+    for checkpointed in [false, true] {
+        let (plain, encrypted) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (directory, key) in [(&plain, 0), (&encrypted, 1)] {
+            let store = Store::open(options(directory.path(), key)).unwrap();
+            put(&store, 0..100);
+            store.flush_log().unwrap();
+            if checkpointed {
+                store.checkpoint().unwrap();
+            }
+            std::mem::drop(store);
+        }
+        let open = |directory: &tempfile::TempDir, key| {
+            // What is refused is left as it is, so each try has the same files.
+            let copy = copy_files(directory.path());
+            let error = Store::open(options(copy.path(), key)).err();
+            error.map(|error| error.to_string())
+        };
+        assert_eq!(open(&plain, 0), None);
+        assert_eq!(open(&encrypted, 1), None);
+        let without = open(&encrypted, 0).unwrap();
+        assert!(without.contains("is encrypted"), "{without}");
+        let with = open(&plain, 1).unwrap();
+        assert!(with.contains("not encrypted"), "{with}");
+        let other = open(&encrypted, 2).unwrap();
+        assert!(
+            other.contains("another key") || other.contains("was changed"),
+            "{other}"
+        );
+        assert_eq!(open(&encrypted, 1), None);
+    }
+}
+
+/// A store of some leaves, and copies of its extents at two checkpoints.
+fn two_checkpoints(directory: &Path) -> ([Copied; 2], tempfile::TempDir) {
+    let store = Store::open(options(directory, 1)).unwrap();
+    let mut copies = Vec::new();
+    for _ in 0..6 {
+        put(&store, 0..3000);
+        copies.push(Copied::take(&store, None).unwrap());
+    }
+    // The newest checkpoint is that of the last copy.
+    let files = copy_files(directory);
+    store.close().unwrap();
+    let last = copies.pop().unwrap();
+    // One that had something else at a place of the last one.
+    let reuses = |copied: &Copied| {
+        let mut extents = copied.extents.keys();
+        extents.any(|old| {
+            let same = |new: &&frond_tree::ExtentId| (new.offset, new.len) == (old.offset, old.len);
+            last.extents
+                .keys()
+                .any(|new| same(&new) && new.birth != old.birth)
+        })
+    };
+    let at = copies.iter().position(reuses).expect("space is reused");
+    ([copies.swap_remove(at), last], files)
+}
+
+#[test]
+fn swapped_stale_changed_and_missing_blocks_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let ([old, new], directory) = two_checkpoints(directory.path());
+    assert_eq!(verify(directory.path(), 1).problems, []);
+    let change = |change: &dyn Fn(&mut Vec<u8>)| {
+        let copy = copy_files(directory.path());
+        let path = copy.path().join("data.frond");
+        let mut bytes = std::fs::read(&path).unwrap();
+        change(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        (verify(copy.path(), 1), copy)
+    };
+    let mut stale = 0;
+    for (extent, content) in &old.extents {
+        let now = new
+            .extents
+            .keys()
+            .find(|now| (now.offset, now.len) == (extent.offset, extent.len));
+        let Some(now) = now.filter(|now| now.birth != extent.birth) else {
+            continue;
+        };
+        let at = now.offset as usize;
+        let (report, copy) =
+            change(&|bytes| bytes[at..at + content.len()].copy_from_slice(content));
+        assert!(!report.problems.is_empty(), "{now:?}");
+        // The checksum of an older content of the same place and length is right.
+        let is_older = |it: &frond_tree::Problem| it.what.contains("replaced by an older one");
+        stale += u32::from(report.problems.iter().any(is_older));
+        // A reader notices it too, unless it is the first of two copies.
+        if let Ok(store) = Store::open(options(copy.path(), 1)) {
+            match count(&store) {
+                Ok(count) => assert_eq!(count, 3000),
+                Err(Error::Corrupt { file, .. }) => assert_eq!(file, "data.frond"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(stale > 0, "no older block has the length of the new one");
+
+    let mut swapped = 0;
+    let extents: Vec<_> = new.extents.keys().collect();
+    for pair in extents.windows(2).filter(|pair| pair[0].len == pair[1].len) {
+        let (first, second) = (pair[0].offset as usize, pair[1].offset as usize);
+        let len = pair[0].len as usize;
+        let (report, _) = change(&|bytes| {
+            for at in 0..len {
+                bytes.swap(first + at, second + at);
+            }
+        });
+        assert!(report.problems.len() >= 2, "{pair:?}: {report:?}");
+        swapped += 1;
+    }
+    assert!(swapped > 0);
+
+    for extent in &extents {
+        let (report, _) = change(&|bytes| bytes[extent.offset as usize + 100] ^= 4);
+        assert!(!report.problems.is_empty(), "{extent:?}");
+        assert_eq!(report.problems[0].file, "data.frond");
+    }
+    let end = extents.last().unwrap();
+    let (report, _) = change(&|bytes| bytes.truncate(end.offset as usize));
+    assert!(!report.problems.is_empty());
+}
+
+#[test]
+fn a_changed_group_of_the_log_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path(), 1)).unwrap();
+    for round in 0..5 {
+        put(&store, round * 10..round * 10 + 10);
+        store.flush_log().unwrap();
+    }
+    let killed = copy_files(directory.path());
+    store.close().unwrap();
+    let name = "log-0000000000000000.frond";
+    let sound = std::fs::read(killed.path().join(name)).unwrap();
+    let groups = Sealed::find(name, &sound);
+    assert!(groups.len() >= 5);
+    for (index, group) in groups.iter().enumerate() {
+        let range = group.range();
+        // The header, the seal, and what is encrypted; with checksums that match.
+        for at in [range.start + 24, range.start + 60, range.end - 1] {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1;
+            let flipped = copy_files(killed.path());
+            std::fs::write(flipped.path().join(name), &bytes).unwrap();
+            group.seal(&mut bytes);
+            std::fs::write(killed.path().join(name), &bytes).unwrap();
+            let forged = Store::open(options(killed.path(), 1)).err();
+            let forged = forged.map(|error| error.to_string()).unwrap_or_default();
+            let is_durable_claim = forged.contains("missing or damaged");
+            assert!(
+                forged.contains("was changed or moved")
+                    || is_durable_claim
+                    || forged.contains("encrypted"),
+                "group {index}, byte {at}: {forged:?}"
+            );
+            // Without them it is damage, as in any log: an error unless it is the end.
+            let opened = Store::open(options(flipped.path(), 1));
+            if index + 1 < groups.len() {
+                let error = opened.err().expect("damage in the middle").to_string();
+                assert!(error.contains("missing or damaged"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_encrypted_and_is_restored_with_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path(), 1)).unwrap();
+    put(&store, 0..2000);
+    let first = Copied::take(&store, None).unwrap();
+    put(&store, 2000..2500);
+    let second = Copied::take(&store, Some(&first)).unwrap();
+    put(&store, 2500..2600);
+    for (copied, expected) in [(&first, 2000), (&second, 2500)] {
+        let target = tempfile::tempdir().unwrap();
+        let restored = copied.restore(options(target.path(), 1), RestorePoint::End);
+        restored.unwrap();
+        assert_eq!(leaks(target.path()), Vec::<String>::new());
+        assert_eq!(verify(target.path(), 1).problems, []);
+        // Two stores go on from the same files.
+        let there = Store::open(options(target.path(), 1)).unwrap();
+        assert_eq!(count(&there).unwrap(), expected);
+        put(&there, expected..expected + 100);
+        there.close().unwrap();
+        for key in [0, 2] {
+            let target = tempfile::tempdir().unwrap();
+            let refused = copied.restore(options(target.path(), key), RestorePoint::End);
+            assert!(refused.is_err(), "key {key}");
+        }
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn salvage_changes_the_key_of_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path(), 0)).unwrap();
+    put(&store, 0..2000);
+    store.close().unwrap();
+    let mut source = directory;
+    // Not encrypted, encrypted, with another key, not encrypted.
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        let target = tempfile::tempdir().unwrap();
+        let report = Store::salvage(
+            &options(source.path(), from),
+            options(target.path(), to),
+            &mut |_| {},
+        );
+        assert!(report.unwrap().problems.is_empty());
+        assert_eq!(leaks(target.path()).is_empty(), to != 0);
+        let store = Store::open(options(target.path(), to)).unwrap();
+        assert_eq!(count(&store).unwrap(), 2000);
+        store.close().unwrap();
+        source = target;
+    }
+}
