@@ -215,8 +215,8 @@ impl MemoryBudget {
         self.reserve(purpose, wanted.min(free as usize).max(least))
     }
 
-    /// What counts the reservations of a part; `None` for connections, to which the page cache gives way for as long as they are open:
-    /// what they take is not missing where clients compute.
+    /// The counter of the reservations of a part. `None` for connections: the page cache gives way to them, so that clients that compute do
+    /// not miss their memory.
     fn part(&self, purpose: MemoryUse) -> Option<&AtomicU64> {
         match purpose {
             MemoryUse::Connections => None,

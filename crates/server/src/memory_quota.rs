@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use frond_error::{Error, ErrorCode, Result};
 use frond_runtime::{MEMORY_WAITS_MAX, Waiting};
 use frond_store::{MemoryBudget, MemoryUse, OpContext, Reservation};
-use frond_wire::MAX_MESSAGE_BYTES;
 use tokio::sync::Semaphore;
 
 use crate::limits::REPLY_BYTES_MAX;
@@ -55,14 +54,13 @@ pub struct MemoryQuotas {
 }
 
 impl MemoryQuotas {
-    /// Quotas that are parts of the `bytes` for clients. Each allows the largest message.
+    /// Quotas that are parts of the `bytes` for clients. A message that is larger than its quota takes all of it: with little memory
+    /// there is one at a time.
     pub fn new(memory: &MemoryBudget, bytes: u64) -> MemoryQuotas {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let requests = (bytes / 3).max(MAX_MESSAGE_BYTES);
-        let replies = (bytes / 4).max(REPLY_BYTES_MAX + UNIT);
         MemoryQuotas {
-            requests: MemoryQuota::new(memory, MemoryUse::Requests, requests),
-            replies: MemoryQuota::new(memory, MemoryUse::Replies, replies),
+            requests: MemoryQuota::new(memory, MemoryUse::Requests, bytes / 3),
+            replies: MemoryQuota::new(memory, MemoryUse::Replies, bytes / 4),
         }
     }
 }
@@ -160,16 +158,17 @@ impl MemoryQuota {
         self.memory.reserve(self.purpose, bytes)
     }
 
-    /// Whether more is counted than the quota allows.
+    /// Whether more is counted than the quota allows, and more than the largest reply.
     pub fn is_exceeded(&self) -> bool {
-        self.memory.used(self.purpose) > self.bytes() as u64
+        let most = self.bytes().max(REPLY_BYTES_MAX + UNIT);
+        self.memory.used(self.purpose) > most as u64
     }
 
     /// Whether a client waits, a request for memory was refused lately, or more is counted than the quota allows.
     pub fn is_short(&self) -> bool {
         let short_until = self.short_until.load(Ordering::Relaxed);
         self.waiting.load(Ordering::Relaxed) > 0
-            || self.is_exceeded()
+            || self.memory.used(self.purpose) > self.bytes() as u64
             || self.began.elapsed().as_millis() < u128::from(short_until)
     }
 }
@@ -228,6 +227,8 @@ mod tests {
         assert_eq!(memory.used(MemoryUse::Replies), 0);
         assert!(!quota.is_exceeded());
         let _over = quota.count(2 << 20);
-        assert!(quota.is_short() && quota.is_exceeded());
+        assert!(quota.is_short() && !quota.is_exceeded());
+        let _more = quota.count(15 << 20);
+        assert!(quota.is_exceeded(), "more than a reply that takes all");
     }
 }

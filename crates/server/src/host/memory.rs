@@ -73,8 +73,9 @@ pub fn default_cache(usable: u64, machine: u64) -> u64 {
     bytes.max(64 << 20)
 }
 
-/// The default cache leaves at least so much of a control group's limit.
-const REST_BYTES: u64 = 96 << 20;
+/// The default cache leaves at least so much of a control group's limit: for the process itself, and for what clients hold in spite of
+/// all bounds, such as a message of the largest size in each direction.
+const REST_BYTES: u64 = 144 << 20;
 
 /// The memory of the process beside its budget: its code, threads, and tables that do not grow with the load.
 const FIXED_BYTES: u64 = 48 << 20;
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(default(8192, 8192), 4096);
         assert_eq!(default(512, 8192), 320);
         assert_eq!(default(2048, 8192), 1280);
-        assert_eq!(default(192, 8192), 96);
+        assert_eq!((default(256, 8192), default(192, 8192)), (112, 64));
         assert_eq!((default(128, 8192), default(100, 100)), (64, 64));
     }
 

@@ -31,10 +31,10 @@ use crate::state::Server;
 use frond_runtime::yield_to_queued_tasks;
 use frond_store::{MemoryUse, Reservation};
 
-/// What an idle connection takes: its task, its state, and a buffer of a few KiB.
+/// The memory of an idle connection: its task, its state, and a buffer of a few KiB.
 pub const CONNECTION_BYTES: usize = 12 << 10;
 
-/// What its TLS takes besides.
+/// The memory of its TLS besides.
 const TLS_BYTES: usize = 24 << 10;
 
 /// The time for a client to read its last reply when the server stops.
@@ -223,7 +223,7 @@ impl<'a> OpenConnection<'a> {
     }
 }
 
-/// What the state of TLS takes, if this connection may use it.
+/// The memory of the TLS of a connection, if it may use it.
 fn tls_bytes(server: &Server, peer: &Peer) -> usize {
     match (peer, &server.clients.tls) {
         (Peer::Tcp(_), Some(_)) => TLS_BYTES,

@@ -31,7 +31,7 @@ impl<'a> Limits<'a> {
     pub fn interrupt(&self, time: Option<Duration>, only_schema: bool) -> Interrupt {
         Interrupt {
             killed: self.connection.killed.clone(),
-            // A client that asks for no reply may disconnect at once and have the write done. A change of the schema goes on, as in
+            // A client that expects no reply may disconnect at once and have the write done. A change of the schema goes on, as in
             // MongoDB.
             abandoned: (self.is_acknowledged && !only_schema).then(|| self.connection.gone.clone()),
             deadline: time.and_then(|time| self.started.checked_add(time)),

@@ -15,14 +15,14 @@ use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     version: RwLock<u64>,
-    /// Changes that hold or want the gate. Writers wait meanwhile, also while a change only tries again to get it.
+    /// Changes that hold the gate or wait for it. Writers wait meanwhile, also while a change only tries again to get it.
     closing: AtomicU32,
     opened: (Mutex<()>, Condvar),
 }
 
 /// A gate that no writer passes.
 pub(super) struct Closed<'a> {
-    // Released before `closing` says so.
+    // Released before `closing` is reset.
     version: RwLockWriteGuard<'a, u64>,
     _closing: Closing<'a>,
 }
@@ -106,7 +106,7 @@ impl Gate {
         })
     }
 
-    /// As [`Gate::close`], where no operation may end the wait: what the version tells has happened already.
+    /// As [`Gate::close`], where no operation may end the wait: the change has happened already.
     pub fn close_for_sure(&self) -> Closed<'_> {
         let closing = Closing::begin(self);
         Closed {
@@ -141,7 +141,7 @@ mod tests {
         let passed = gate.pass().unwrap();
         let error = timed(true).run(|| gate.close().err()).unwrap();
         assert_eq!(error.code(), ErrorCode::MaxTimeMSExpired);
-        // It does not want the gate any more.
+        // It does not wait for the gate any more.
         drop(gate.pass().unwrap());
         drop(passed);
         *gate.close().unwrap() = 3;

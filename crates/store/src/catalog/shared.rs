@@ -102,7 +102,7 @@ impl CatalogState {
     /// # Errors
     /// With other servers: `NotWritablePrimary` (10107), errors of the engine.
     pub(super) fn lock_changes(&self) -> Result<Changing<'_>> {
-        // The commit tells what else is wrong.
+        // The commit reports other errors.
         if let Err(error @ EngineError::Interrupted { .. }) =
             Interrupt::before_change(|| self.engine.await_room())
         {

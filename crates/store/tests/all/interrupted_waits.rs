@@ -203,7 +203,7 @@ fn a_change_of_the_schema_that_waits_for_a_writer_can_be_interrupted() {
     assert_unchanged(&f);
 }
 
-/// What was interrupted has left nothing behind, and can be done later.
+/// An interrupted change has left nothing behind, and can be repeated.
 fn assert_unchanged(f: &Fixture) {
     let catalog = f.store.catalog();
     for name in ["db.c", "db.d"] {

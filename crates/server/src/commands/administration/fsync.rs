@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(server.code("admin", lock.clone()), 24);
         let timed = doc! {"fsync": 1, "lock": true, "maxTimeMS": 20};
         assert_eq!(server.code("admin", timed), 50);
-        // Later writes do not wait for a lock that nobody wants any more.
+        // Later writes do not wait for a lock that has been given up.
         wait_until("a write", || {
             shared.maintenance.fsync_lock.try_write().is_some()
         });

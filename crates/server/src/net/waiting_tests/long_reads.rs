@@ -73,7 +73,10 @@ async fn a_change_of_the_schema_that_waits_can_be_interrupted() {
     let mut filling = served.writers(200);
     served.until_waiting("c", 1);
     for (name, mut command) in [
-        ("collMod", doc! {"collMod": "c", "validator": {"x": 1}}),
+        (
+            "collMod",
+            doc! {"collMod": "c", "index": {"name": "a", "hidden": true}},
+        ),
         ("drop", doc! {"drop": "c"}),
         ("dropIndexes", doc! {"dropIndexes": "c", "index": "a"}),
         (
@@ -87,7 +90,14 @@ async fn a_change_of_the_schema_that_waits_can_be_interrupted() {
             let command = operation.get_doc("command");
             command.is_some_and(|command| command.contains_key(name))
         };
-        let operation = wait_for(name, || served.waiting("c").into_iter().find(is));
+        let operation = wait_for(name, || {
+            assert!(
+                !killed.is_answered(),
+                "it does not wait: {:?}",
+                killed.receive()
+            );
+            served.waiting("c").into_iter().find(is)
+        });
         let id = operation.get_i64("opid").unwrap();
         client.run(&doc! {"killOp": 1, "op": id});
         assert_eq!(killed.receive().get_i32("code"), Some(11601), "{name}");
