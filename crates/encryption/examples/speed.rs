@@ -6,7 +6,7 @@ use std::time::Instant;
 use frond_encryption::{Cipher, Key, Purpose, StoreKeys};
 
 fn main() -> Result<(), frond_encryption::Error> {
-    let keys = StoreKeys::of(Key::random()?);
+    let keys = StoreKeys::single(Key::random()?);
     let cipher = Cipher::new(&keys, Purpose::Data)?;
     for (bytes, rounds) in [(100, 1_000_000_u32), (4 << 10, 200_000), (8 << 10, 100_000)] {
         let mut data = vec![7; bytes];

@@ -124,10 +124,14 @@ impl Cipher {
     /// # Errors
     /// [`Error::NoRandomness`].
     pub fn new(keys: &Arc<StoreKeys>, purpose: Purpose) -> Result<Cipher> {
-        Ok(Cipher::of(keys, purpose, Sealing::new(keys, purpose)?))
+        Ok(Cipher::with_sealing(
+            keys,
+            purpose,
+            Sealing::new(keys, purpose)?,
+        ))
     }
 
-    fn of(keys: &Arc<StoreKeys>, purpose: Purpose, sealing: Sealing) -> Cipher {
+    fn with_sealing(keys: &Arc<StoreKeys>, purpose: Purpose, sealing: Sealing) -> Cipher {
         Cipher {
             keys: keys.clone(),
             purpose,
@@ -224,7 +228,7 @@ impl Ciphers {
     pub fn simulated(keys: &Arc<StoreKeys>, salt: SaltBytes) -> Result<Ciphers> {
         Ciphers::made(|purpose| {
             let sealing = Sealing::with_salt(keys, purpose, salt)?;
-            Ok(Cipher::of(keys, purpose, sealing))
+            Ok(Cipher::with_sealing(keys, purpose, sealing))
         })
     }
 
@@ -248,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_change_is_noticed() {
-        let keys = StoreKeys::of(Key::new([7; 32]));
+        let keys = StoreKeys::single(Key::new([7; 32]));
         let writer = cipher(&keys, Purpose::Data);
         let text = b"all that is stored is authenticated".to_vec();
         let mut data = text.clone();
@@ -283,7 +287,7 @@ mod tests {
         }
         for other in [
             cipher(&keys, Purpose::Log),
-            cipher(&StoreKeys::of(Key::new([8; 32])), Purpose::Data),
+            cipher(&StoreKeys::single(Key::new([8; 32])), Purpose::Data),
         ] {
             let opened = other.open(&seal, b"here", &mut data.clone());
             assert!(matches!(opened, Err(Error::NotAuthentic)));
@@ -292,7 +296,7 @@ mod tests {
 
     #[test]
     fn no_two_seals_have_one_key_and_nonce() {
-        let keys = StoreKeys::of(Key::new([7; 32]));
+        let keys = StoreKeys::single(Key::new([7; 32]));
         let mut seen = std::collections::HashSet::new();
         for _ in 0..20 {
             let cipher = cipher(&keys, Purpose::Data);
@@ -311,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_new_store_key_is_used_at_once() {
-        let keys = StoreKeys::of(Key::new([7; 32]));
+        let keys = StoreKeys::single(Key::new([7; 32]));
         let cipher = cipher(&keys, Purpose::Log);
         let mut old = *b"old";
         let seal = cipher.seal(b"", &mut old);

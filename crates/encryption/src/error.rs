@@ -18,9 +18,9 @@ pub enum Error {
     KeyStore(PathBuf, &'static str),
     /// There is no key store.
     NoKeyStore(PathBuf),
-    /// What was read is encrypted with a store key that the key store does not have.
+    /// The content is encrypted with a store key that the key store does not have.
     UnknownKey(u32),
-    /// What was read is not what was written there.
+    /// The content is not the one that was written there.
     NotAuthentic,
     /// The system gives no random numbers.
     NoRandomness,

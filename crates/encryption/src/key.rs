@@ -66,7 +66,7 @@ impl StoreKeys {
     }
 
     /// Keys with one key: of what lives no longer than the process, and of tests.
-    pub fn of(key: Key) -> Arc<StoreKeys> {
+    pub fn single(key: Key) -> Arc<StoreKeys> {
         StoreKeys::new(KeySet {
             keys: BTreeMap::from([(1, key)]),
             current: 1,

@@ -17,7 +17,7 @@ use frond_storage::keyspace::disk::{Disk, EncryptedDisk};
 /// The keys of an open store.
 pub(crate) type OpenKeys = Arc<Mutex<KeyStore>>;
 
-/// What is known of the keys of an encrypted store.
+/// The numbers of the keys of an encrypted store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeysInfo {
     /// The number of the store key that new content is encrypted with.
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn records_of_a_file_are_read_with_its_keys_and_context() {
-        let keys = StoreKeys::of(key(1));
+        let keys = StoreKeys::single(key(1));
         let mut file = Vec::new();
         let cipher = FileCipher::new(&keys).unwrap();
         for content in [&b"secret one"[..], b"", b"secret two"] {
@@ -228,7 +228,7 @@ mod tests {
         let whole = read(&keys, b"here", &file).unwrap();
         assert_eq!(whole, [&b"secret one"[..], b"", b"secret two"]);
         assert!(read(&keys, b"there", &file).is_err());
-        assert!(read(&StoreKeys::of(key(2)), b"here", &file).is_err());
+        assert!(read(&StoreKeys::single(key(2)), b"here", &file).is_err());
         assert!(read(&keys, b"here", &file[..file.len() - 1]).is_err());
         let last = file.len() - 1;
         file[last] ^= 1;

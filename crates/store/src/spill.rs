@@ -41,7 +41,7 @@ impl SpillFolder {
             _ => {}
         }
         let cipher = || {
-            let keys = StoreKeys::of(Key::random()?);
+            let keys = StoreKeys::single(Key::random()?);
             Cipher::new(&keys, Purpose::Temporary).map(Arc::new)
         };
         let cipher = encrypts.then(cipher).transpose();
@@ -82,7 +82,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// What is authenticated with a block: its file and where it is.
+    /// The place of a block, which is authenticated with it: its file and its offset.
     fn context(&self, at: u64) -> [u8; 16] {
         let mut context = [0; 16];
         context[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -132,7 +132,10 @@ mod tests {
     #[test]
     fn an_encrypted_file_has_nothing_of_its_blocks() {
         let directory = tempfile::tempdir().unwrap();
-        let cipher = Cipher::new(&StoreKeys::of(Key::random().unwrap()), Purpose::Temporary);
+        let cipher = Cipher::new(
+            &StoreKeys::single(Key::random().unwrap()),
+            Purpose::Temporary,
+        );
         let cipher = Some(Arc::new(cipher.unwrap()));
         for (cipher, is_encrypted) in [(None, false), (cipher, true)] {
             let path = directory.path().join(format!("{is_encrypted}"));

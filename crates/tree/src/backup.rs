@@ -247,7 +247,7 @@ impl Copy {
     }
 }
 
-/// The blocks of an encrypted store belong to their references, which are made anew in a backup.
+/// The blocks of an encrypted store belong to their references, which a backup makes again.
 fn is_encrypted() -> Error {
     let text = "an encrypted store has no backups of snapshots; make a copy of the running store";
     Error::InvalidOption(text.to_owned())

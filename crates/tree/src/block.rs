@@ -177,7 +177,7 @@ fn check_form(block: &[u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// What is authenticated with the payload: where the block is, which one it is, its length and its codec.
+/// The context of a payload, which is authenticated with it: the place of the block, its birth, its length and its codec.
 fn context(head: &[u8], place: Place) -> [u8; 24] {
     let mut context = [0; 24];
     context[..8].copy_from_slice(&place.offset.to_le_bytes());
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     fn encrypted(key: u8) -> BlockForm {
-        let keys = StoreKeys::of(Key::new([key; 32]));
+        let keys = StoreKeys::single(Key::new([key; 32]));
         BlockForm(Some(Arc::new(Ciphers::new(&keys).unwrap())))
     }
 

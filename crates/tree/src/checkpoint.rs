@@ -375,9 +375,10 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         }
         return Ok(opened);
     };
-    let most = match store.data.form.is_encrypted() {
-        true => 1 << GENERATION_BITS,
-        false => u64::MAX / 2,
+    let most = if store.data.form.is_encrypted() {
+        1 << GENERATION_BITS
+    } else {
+        u64::MAX / 2
     };
     if newest.generation >= most {
         return Err(corrupt(0, "the number of a checkpoint is impossible"));

@@ -15,7 +15,7 @@ use crate::log::CommitPoint;
 use crate::metadata::Copies;
 use crate::node::{Encoder, Form, SubtreeRef, encode_subtree};
 use crate::version::TreePage;
-use crate::{Error, Result, TreeId, TreeOptions};
+use crate::{Result, TreeId, TreeOptions};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Incremented when older code cannot read the format any more, or when this code cannot read what older code wrote. A store with

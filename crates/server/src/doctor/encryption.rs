@@ -13,14 +13,14 @@ const AREA: &str = "encryption";
 pub fn encryption(settings: &Settings, db_path: &Path) -> Vec<Finding> {
     let has_keys = is_encrypted(db_path);
     if !settings.encryption.is_on {
-        return match has_keys {
-            true => vec![Finding::problem(
-                AREA,
-                format!("{} is encrypted, and encryption is off", db_path.display()),
-                "security.enableEncryption: true, with security.encryptionKeyFile or security.encryptionKeyCommand",
-            )],
-            false => Vec::new(),
-        };
+        if !has_keys {
+            return Vec::new();
+        }
+        return vec![Finding::problem(
+            AREA,
+            format!("{} is encrypted, and encryption is off", db_path.display()),
+            "security.enableEncryption: true, with security.encryptionKeyFile or security.encryptionKeyCommand",
+        )];
     }
     match settings.encryption.master_key() {
         Err(error) => vec![Finding::problem(

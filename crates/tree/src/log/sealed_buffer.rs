@@ -17,13 +17,13 @@ use crate::bytes::Reader;
 /// Size of an entry in bytes.
 pub(super) const ENTRY_BYTES: usize = 8 + FIELDS_BYTES + SEAL_BYTES;
 const FIELDS_BYTES: usize = 24;
-/// What precedes a payload: the checksum of the one before.
+/// Before a payload is the checksum of the one before it.
 pub(super) const PREVIOUS_BYTES: usize = 8;
 
 /// More memory is given back when the frames are in a segment.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// What a buffer of an encrypted store needs besides its mapping.
+/// The part of a buffer that only an encrypted store has.
 pub(super) struct Sealing {
     ciphers: Arc<Ciphers>,
     /// The frames as a group has them.

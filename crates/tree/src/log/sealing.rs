@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::group::{HEADER_BYTES, Header, MARK_BYTES};
 
-/// What is authenticated with a group: its header without the checksums, and the mark of an entry.
+/// The context of a group: its header without the checksums, and the mark of an entry.
 const CONTEXT_BYTES_MAX: usize = HEADER_BYTES - 16 + MARK_BYTES;
 
 /// Replaces `out` with the stored form of a group. `parts` are its bytes; the first one begins with the header.

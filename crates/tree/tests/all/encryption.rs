@@ -23,7 +23,7 @@ fn options(directory: &Path, key: u8) -> Options {
     let disk: Arc<dyn Disk> = match key {
         0 => files,
         key => {
-            let keys = StoreKeys::of(Key::new([key; 32]));
+            let keys = StoreKeys::single(Key::new([key; 32]));
             let ciphers = Ciphers::new(&keys).unwrap();
             Arc::new(EncryptedDisk::new(files, Arc::new(ciphers)))
         }
@@ -155,7 +155,7 @@ fn is_opened_with_its_key_only() {
             std::mem::drop(store);
         }
         let open = |directory: &tempfile::TempDir, key| {
-            // What is refused is left as it is, so each try has the same files.
+            // A refused store is left as it is, so each try has the same files.
             let copy = copy_files(directory.path());
             let error = Store::open(options(copy.path(), key)).err();
             error.map(|error| error.to_string())

@@ -63,6 +63,7 @@ struct Set {
     entries: HashMap<EntryId, (Option<EntryId>, Rc<Model>)>,
     committed: Option<EntryId>,
     counts: BTreeMap<&'static str, u64>,
+    encrypted: bool,
 }
 
 const TREES_MAX: usize = 4;
@@ -72,7 +73,8 @@ impl Set {
     fn new(seed: u64) -> Set {
         let mut random = SmallRng::seed_from_u64(seed);
         let disk = SimDisk::new(seed);
-        let mut alone = options(&disk);
+        let encrypted = seed.is_multiple_of(3);
+        let mut alone = options(&disk, encrypted);
         alone.member = false;
         let store = Store::open(alone).unwrap();
         let tree = store.allocate_tree();
@@ -90,7 +92,7 @@ impl Set {
         let members = (0..count)
             .map(|_| {
                 let disk = disk.copy();
-                let store = Store::open(options(&disk)).unwrap();
+                let store = Store::open(options(&disk, encrypted)).unwrap();
                 let end = store.end_position();
                 Member {
                     disk,
@@ -111,6 +113,7 @@ impl Set {
             entries: HashMap::new(),
             committed: None,
             counts: BTreeMap::new(),
+            encrypted,
         }
     }
 
@@ -602,7 +605,7 @@ impl Set {
     fn open(&mut self, member: usize) {
         let it = &mut self.members[member];
         (it.leads, it.accepts, it.has_led) = (None, false, false);
-        let store = match Store::open(options(&it.disk)) {
+        let store = match Store::open(options(&it.disk, self.encrypted)) {
             Ok(store) => store,
             Err(error) => {
                 assert!(it.disk.has_crashed(), "{error:?}");
@@ -726,7 +729,7 @@ impl Set {
             assert!(note.is_some_and(|note| note.starts_with("members in term")));
             store.close().unwrap();
             let disk = self.members[member].disk.after_kill();
-            let verified = Store::verify(&options(&disk), &mut |_| {}).unwrap();
+            let verified = Store::verify(&options(&disk, self.encrypted), &mut |_| {}).unwrap();
             // A crash may have torn the superblock that is not in use.
             let mut problems = verified.problems.iter();
             let problem = problems.find(|problem| !problem.what.contains("superblock"));

@@ -206,7 +206,7 @@ impl BackupStream {
                 Phase::Head => {
                     self.phase = Phase::Log;
                     if let Some(copy) = &self.copy {
-                        // What opens the copy goes with it, encrypted with the master key.
+                        // The store keys go with the copy, encrypted with the master key.
                         let mut head = copy.head();
                         head.extend_from_slice(copy.key_store());
                         return Ok(Step::Document(checked("head", &head)));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
+use frond_encryption::{Ciphers, Key, StoreKeys};
+use frond_tree::disk::{Disk, EncryptedDisk};
 use frond_tree::{Direction, Error, Options, Store, TreeId};
 
 use crate::support::SimDisk;
@@ -18,8 +20,15 @@ pub struct Model {
     pub content: Content,
 }
 
-pub fn options(disk: &SimDisk) -> Options {
-    let mut options = Options::with_disk(Arc::new(disk.clone()));
+/// The options of a member. Those of an encrypted set have a common store key.
+pub fn options(disk: &SimDisk, encrypted: bool) -> Options {
+    let mut disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    if encrypted {
+        let keys = StoreKeys::single(Key::new([7; 32]));
+        let ciphers = Ciphers::simulated(&keys, disk.unique_name()).unwrap();
+        disk = Arc::new(EncryptedDisk::new(disk, Arc::new(ciphers)));
+    }
+    let mut options = Options::with_disk(disk);
     options.cache_bytes = 16 << 20;
     options.memtable_bytes = Some(32 << 10);
     options.fanout = 4;

@@ -99,7 +99,7 @@ pub fn run(seed: u64, inline: bool, encrypted: bool) -> Outcome {
         inline,
         flush_threads: 1 + (seed / 2 % 4) as usize,
         journal: random.random_bool(0.9),
-        keys: encrypted.then(|| StoreKeys::of(Key::new([7; 32]))),
+        keys: encrypted.then(|| StoreKeys::single(Key::new([7; 32]))),
         fanout: random.random_range(4..8),
         memtable_bytes: 16 << 10 << random.random_range(0..3),
         verifies: seed.is_multiple_of(3),
