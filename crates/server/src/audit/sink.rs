@@ -473,6 +473,27 @@ mod tests {
     }
 
     #[test]
+    fn events_reach_the_log_of_the_system_or_fail() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let log = SystemLog::open_at(FACILITY, &path).unwrap();
+        let sink = Sink::new(Target::Syslog(Box::new(log)));
+        sink.write(b"{ \"atype\" : \"startup\" }\n", When::Before)
+            .unwrap();
+        let mut buffer = vec![0; 4096];
+        let len = other.recv(&mut buffer).unwrap();
+        let text = String::from_utf8_lossy(&buffer[..len]);
+        // 8 for each facility, of which user is 1, and 6 for an information.
+        assert!(
+            text.starts_with("<14>") && text.ends_with(": { \"atype\" : \"startup\" }"),
+            "{text}"
+        );
+        assert_eq!(sink.rotate(true, stamped).unwrap(), None);
+        sink.sync().unwrap();
+    }
+
+    #[test]
     fn a_rotation_that_fails_leaves_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.json");

@@ -70,6 +70,8 @@ pub async fn converse_from<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    // The user of the console has logged in elsewhere.
+    let logs_out = state.identity.is_none();
     let mut conversation = Conversation {
         client: Client {
             server,
@@ -86,6 +88,9 @@ pub async fn converse_from<S>(
     };
     let ended = conversation.run().await;
     abandoned(server, connection, &mut state);
+    if logs_out {
+        record_logout(server, connection, &state);
+    }
     match &ended {
         Some(Ended::Malformed(error)) => {
             server.metrics.bad_messages.add(1);
@@ -138,6 +143,18 @@ pub async fn converse_from<S>(
     }
     // It fails if the client has disconnected, and may have to wait if the end is told by a message.
     let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.shutdown()).await;
+}
+
+/// Records that the end of a connection ends its login.
+fn record_logout(server: &Server, connection: &Connection, state: &ClientState) {
+    let (Some(audit), Some(user)) = (&server.audit, &state.identity) else {
+        return;
+    };
+    let reason = "Implicit logout due to client connection closure";
+    let param = audit::of_logout(reason, &user.name);
+    let actor = Actor::Client(connection, Some(user));
+    // The connection has ended; `record` counts and logs an event that cannot be written.
+    let _ = audit.record(actor, "logout", &param, 0, When::After);
 }
 
 /// A reply in the client's own protocol, so that its user sees why the connection fails.
@@ -243,26 +260,8 @@ fn is_exempt(server: &Server, peer: &Peer) -> bool {
     }
 }
 
-impl OpenConnection<'_> {
-    /// Records that the end of the connection ends its login.
-    fn record_logout(&self) {
-        let Some(audit) = &self.server.audit else {
-            return;
-        };
-        let Some(user) = self.connection.identity.lock().clone() else {
-            return;
-        };
-        let reason = "Implicit logout due to client connection closure";
-        let param = audit::of_logout(reason, &user.name);
-        let actor = Actor::Client(&self.connection, Some(&user));
-        // The connection has ended; `record` counts and logs an event that cannot be written.
-        let _ = audit.record(actor, "logout", &param, 0, When::After);
-    }
-}
-
 impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
-        self.record_logout();
         self.server.clients.connections.close(self.connection.id);
         if !self.server.settings.quiet {
             self.server.log.info(

@@ -15,7 +15,6 @@ pub static AUDIT: &[Parameter] = &[
         key: "auditLog.destination",
         kind: Kind::Choice(&["file", "syslog", "console"]),
         doc: "Record who does what: to a file (auditLog.path), to the system's log, or to standard output",
-        long_doc: "[Audit log](audit.md) describes the events.",
         apply: Some(|s, v| {
             s.audit.destination = Some(match v.text()? {
                 "syslog" => AuditDestination::Syslog,
@@ -82,6 +81,7 @@ pub static AUDIT: &[Parameter] = &[
         kind: Kind::Switch(true),
         default: "false",
         doc: "Whether commands that are permitted make audit events, too: reads and writes (default {default})",
+        long_doc: "The [audit log](audit.md) has to be on.",
         apply: Some(|s, v| v.switch().map(|on| s.audit.authorization_success = on)),
         get: Some(|server| {
             let audit = server.audit.as_ref();
