@@ -656,6 +656,57 @@ fn what_does_not_fit_together_is_refused() {
 }
 
 #[test]
+fn encryption_has_one_master_key() {
+    let on = ["--enableEncryption", "--encryptionKeyFile", "/keys/master"];
+    let settings = from_words(&on).unwrap();
+    assert!(settings.encryption.is_on && settings.encryption.source().is_some());
+    assert!(from_words(&[]).unwrap().encryption.source().is_none());
+    let cases: &[(&[&str], &str)] = &[
+        (&["--enableEncryption"], "needs the master key"),
+        (&["--encryptionKeyFile", "/k"], "needs --enableEncryption"),
+        (&["--encryptionKeyCommand", "k"], "needs --enableEncryption"),
+        (
+            &[
+                "--enableEncryption",
+                "--encryptionKeyFile",
+                "/k",
+                "--encryptionKeyCommand",
+                "k",
+            ],
+            "cannot both be given",
+        ),
+        (
+            &["--encryptionCipherMode", "AES256-CBC"],
+            "does not notice changed data",
+        ),
+        (&["--encryptionCipherMode", "none"], "must be AES256-GCM"),
+        (
+            &[
+                "--enableEncryption",
+                "--encryptionKeyFile",
+                "/k",
+                "--storageEngine",
+                "tikv",
+                "--pd",
+                "h:1",
+            ],
+            "own encryption at rest",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let error = from_words(arguments).unwrap_err();
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    for (file, expected) in [
+        ("security:\n  kmip:\n    port: 5696\n", "KMIP"),
+        ("security:\n  vault:\n    port: 8200\n", "vault kv get"),
+    ] {
+        let error = from_file(file, "").unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn the_options_of_a_standby_are_refused_with_advice() {
     let advice = "rs.add({host: \"HOST:PORT\", votes: 0, priority: 0})";
     let lines = [
