@@ -665,7 +665,7 @@ async fn reads_wait_while_clients_have_too_many_unread_replies() {
     let mut client = served.connect();
     client.run(&doc! {"insert": "c", "documents": [{"_id": 1}]});
     let replies = &served.test.server.execution.quotas.replies;
-    let unread = replies.count(replies.bytes().max(17 << 20));
+    let unread = replies.count(replies.bytes().max(17 << 20) + 1);
     let mut reader = served.connect();
     reader.send(&doc! {"find": "c"});
     let waiting = served.until_waiting("c", 1).remove(0);

@@ -17,6 +17,8 @@ const STREAM_BYTES: usize = 128 << 10;
 const FIRST_BYTES: usize = 16 << 10;
 /// Each further read of a cached cursor is twice as long, up to this.
 const AHEAD_BYTES_MAX: usize = 512 << 10;
+/// While memory is short, reads get shorter again, down to this.
+const AHEAD_BYTES_TIGHT: usize = 32 << 10;
 /// Pages of longer reads are not cached: a long scan must not evict everything.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// After so many pages were restored from compressed blocks the next ones are not cached, for the same reason.
@@ -61,13 +63,16 @@ impl Ahead {
         // Even after an error the buffer has lost its previous content.
         self.end = 0;
         let len = (range.end - range.start) as usize;
-        if self
-            .memory
-            .as_ref()
-            .is_none_or(|memory| memory.bytes() < len)
-        {
+        let budget = &run.store.budget;
+        let held = self.memory.as_ref().map_or(0, Reservation::bytes);
+        // Many long scans at a time would keep as many long buffers.
+        let is_too_much = held >= 2 * len && held > AHEAD_BYTES_TIGHT && budget.is_tight();
+        if is_too_much {
+            self.buffer = AlignedBuf::default();
+        }
+        if held < len || is_too_much {
             self.memory = None;
-            self.memory = Some(run.store.budget.reserve(MemoryUse::Runs, len));
+            self.memory = Some(budget.reserve(MemoryUse::Runs, len));
         }
         let skip = run.store.data.read(range.start, len, &mut self.buffer)?;
         self.start = range.start - skip as u64;
@@ -81,6 +86,8 @@ pub(crate) struct PartsCursor {
     parts: Vec<Arc<Run>>,
     fetch: Fetch,
     ahead: Ahead,
+    /// Whether it has read far ahead.
+    is_long: bool,
     /// The number of pages that were looked for among the compressed blocks.
     restored: usize,
     /// A bound for read-ahead: pages that start at or after this key are not read ahead.
@@ -107,6 +114,7 @@ impl PartsCursor {
             parts,
             fetch,
             ahead,
+            is_long: false,
             restored: 0,
             upper: upper.map(<[u8]>::to_vec),
             part: 0,
@@ -242,6 +250,7 @@ impl PartsCursor {
     fn start_over(&mut self) {
         if self.fetch == Fetch::Cached {
             self.ahead.bytes = FIRST_BYTES;
+            self.is_long = false;
         }
     }
 
@@ -293,8 +302,14 @@ impl PartsCursor {
                         let alone = self.ahead.read(run, place.clone());
                         alone.inspect_err(|error| run.record_damage(error))?;
                     }
-                    if self.fetch == Fetch::Cached && !run.store.budget.is_tight() {
-                        self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
+                    if self.fetch == Fetch::Cached {
+                        let bytes = self.ahead.bytes;
+                        self.ahead.bytes = if run.store.budget.is_tight() {
+                            bytes.min(AHEAD_BYTES_TIGHT.max(bytes / 2))
+                        } else {
+                            (bytes * 2).min(AHEAD_BYTES_MAX)
+                        };
+                        self.is_long |= self.ahead.bytes > KEPT_BYTES_MAX;
                     }
                 }
                 let keeps = self.keeps();
@@ -319,9 +334,7 @@ impl PartsCursor {
 
     /// Whether the pages of this scan are cached.
     fn keeps(&self) -> bool {
-        self.fetch == Fetch::Cached
-            && self.ahead.bytes <= KEPT_BYTES_MAX
-            && self.restored <= RESTORED_KEPT_MAX
+        self.fetch == Fetch::Cached && !self.is_long && self.restored <= RESTORED_KEPT_MAX
     }
 
     /// The range of a page in the file, extended by the pages after or before it that fit one read and may be needed.
@@ -358,4 +371,66 @@ fn place(run: &Run, index: &RunIndex, page: usize) -> Range<u64> {
     let (at, len) = index.block(page);
     let start = run.extent.offset + u64::from(at);
     start..start + u64::from(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+
+    use super::*;
+    use crate::{Direction, Durability, Options, Store, TreeOptions, WriteSet};
+
+    /// Each kept the buffer of its longest read, so that fifty sorts held tens of MiB for what they read next.
+    #[test]
+    fn a_long_scan_reads_less_ahead_while_memory_is_short() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.cache_bytes = 32 << 20;
+        let store = Store::open(options).unwrap();
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        set.create_tree(tree, &TreeOptions::default());
+        store.commit(set, Durability::Logged).unwrap();
+        // Bytes that cannot be compressed.
+        let mut random = 1u64;
+        let mut value = || -> Vec<u8> {
+            let mut next = || {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                (random >> 56) as u8
+            };
+            (0..1000).map(|_| next()).collect()
+        };
+        for batch in 0..24u32 {
+            let mut set = WriteSet::new();
+            for key in 0..1000u32 {
+                set.put(tree, &(batch * 1000 + key).to_be_bytes(), &value());
+            }
+            store.commit(set, Durability::Logged).unwrap();
+        }
+        store.compact().unwrap();
+        let used = || store.memory().used(MemoryUse::Runs);
+        let before = used();
+        let snapshot = store.snapshot();
+        let mut cursor = snapshot
+            .cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+            .unwrap();
+        let mut entries = 0;
+        while used() - before < AHEAD_BYTES_MAX as u64 / 2 {
+            assert!(cursor.next().unwrap().is_some(), "it reads ahead");
+            entries += 1;
+        }
+        let held = store.memory().bytes() as usize;
+        let memtables = store.memory().reserve(MemoryUse::Loads, held);
+        for _ in 0..3000 {
+            assert!(cursor.next().unwrap().is_some());
+            entries += 1;
+        }
+        let left = used() - before;
+        assert!(left <= 2 * AHEAD_BYTES_TIGHT as u64, "{left} bytes");
+        drop(memtables);
+        while cursor.next().unwrap().is_some() {
+            entries += 1;
+        }
+        assert_eq!(entries, 24_000);
+    }
 }
