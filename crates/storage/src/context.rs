@@ -32,9 +32,12 @@ pub struct OpContext {
     steps: u32,
 }
 
+/// Returns when the operation may go on.
+type GoOn = dyn Fn(&OpContext) -> Result<()> + Send + Sync;
+
 /// Lets other operations go first, if they wait and this one has run for long.
 #[derive(Clone)]
-pub struct OthersFirst(Arc<dyn Fn(&OpContext) -> Result<()> + Send + Sync>);
+pub struct OthersFirst(Arc<GoOn>);
 
 impl OthersFirst {
     /// Calls `wait` with the limits of the operation, which end the wait.

@@ -149,7 +149,7 @@ pub(super) struct Buffer {
     map: Box<dyn SharedMap>,
     is_mapped: bool,
     /// If the store is encrypted.
-    sealing: Option<Sealing>,
+    sealing: Option<Box<Sealing>>,
     epoch: u64,
     /// Bytes of frames, and how many there are.
     ///
@@ -172,7 +172,7 @@ impl Buffer {
     fn new(
         map: Box<dyn SharedMap>,
         is_mapped: bool,
-        sealing: Option<Sealing>,
+        sealing: Option<Box<Sealing>>,
         epoch: u64,
     ) -> Buffer {
         Buffer {
@@ -378,7 +378,7 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     let half = |index: usize| {
         let offset = (HEADER_PAGE + index * half_bytes) as u64;
         let map = disk.map(BUFFER_FILE, offset, half_bytes);
-        let sealing = disk.ciphers().map(Sealing::new);
+        let sealing = disk.ciphers().map(Sealing::new).map(Box::new);
         Ok(Buffer::new(map.map_err(context())?, true, sealing, epoch))
     };
     Ok([half(0)?, half(1)?])
