@@ -32,9 +32,11 @@ pub struct OpContext {
     steps: u32,
 }
 
+type WaitForOthers = dyn Fn(&OpContext) -> Result<()> + Send + Sync;
+
 /// Lets other operations go first, if they wait and this one has run for long.
 #[derive(Clone)]
-pub struct OthersFirst(Arc<dyn Fn(&OpContext) -> Result<()> + Send + Sync>);
+pub struct OthersFirst(Arc<WaitForOthers>);
 
 impl OthersFirst {
     /// Calls `wait` with the limits of the operation, which end the wait.
