@@ -149,7 +149,7 @@ pub(super) struct Buffer {
     map: Box<dyn SharedMap>,
     is_mapped: bool,
     /// If the store is encrypted.
-    sealing: Option<Sealing>,
+    sealing: Option<Box<Sealing>>,
     epoch: u64,
     /// Bytes of frames, and how many there are.
     ///
@@ -172,7 +172,7 @@ impl Buffer {
     fn new(
         map: Box<dyn SharedMap>,
         is_mapped: bool,
-        sealing: Option<Sealing>,
+        sealing: Option<Box<Sealing>>,
         epoch: u64,
     ) -> Buffer {
         Buffer {
@@ -378,7 +378,9 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     let half = |index: usize| {
         let offset = (HEADER_PAGE + index * half_bytes) as u64;
         let map = disk.map(BUFFER_FILE, offset, half_bytes);
-        let sealing = disk.ciphers().map(Sealing::new);
+        let sealing = disk
+            .ciphers()
+            .map(|ciphers| Box::new(Sealing::new(ciphers)));
         Ok(Buffer::new(map.map_err(context())?, true, sealing, epoch))
     };
     Ok([half(0)?, half(1)?])
@@ -422,7 +424,7 @@ fn unreadable(error: std::io::Error) -> Error {
 /// The frames that a replay finds in the file.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The bytes of both halves.
+    /// The bytes of both halves, or of the payloads in an encrypted file.
     bytes: Vec<u8>,
     /// The complete frames by their positions, and where their payloads are in `bytes`. Within an epoch there is
     /// one frame for a position.
@@ -451,12 +453,14 @@ impl Found {
         let mut frames = HashMap::new();
         if header.is_sealed {
             let ciphers = disk.ciphers().ok_or_else(needs_key)?;
-            for index in 0..2 {
-                let base = index * header.half_bytes;
-                let half = &mut bytes[base..base + header.half_bytes];
-                sealed_buffer::open(ciphers, half, base, header.epoch, &mut frames);
+            let mut payloads = Vec::new();
+            for half in bytes.chunks_exact(header.half_bytes) {
+                sealed_buffer::open(ciphers, half, header.epoch, &mut payloads, &mut frames);
             }
-            return Ok(Found { bytes, frames });
+            return Ok(Found {
+                bytes: payloads,
+                frames,
+            });
         }
         if disk.ciphers().is_some() {
             return Err(Error::Corrupt {

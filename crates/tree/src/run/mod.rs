@@ -321,9 +321,13 @@ impl Run {
         let form = &self.store.data.form;
         if form.is_encrypted() {
             let place = self.extent.place().plus(at as u64);
-            form.opened(block, place, |block| Ok(keep(block)))
+            form.opened(block, place, |block| {
+                keep(block);
+                Ok(())
+            })
         } else {
-            Ok(keep(block))
+            keep(block);
+            Ok(())
         }
     }
 
