@@ -10,6 +10,7 @@ use frond_store::{
 
 use super::*;
 use crate::net::listen::{accept_all, bind_all};
+use crate::settings::EncryptionSettings;
 use crate::testing::{PATIENCE, TestServer, wait_until};
 
 /// A server that listens, and its address.
@@ -86,7 +87,15 @@ async fn a_member_becomes_a_copy_and_keeps_its_vote() {
     });
     let (done, wait) = channel();
     let complete = Box::new(move || done.send(()).unwrap());
-    let resync = Resync::start(sources, None, path, log.clone(), complete).unwrap();
+    let resync = Resync::start(
+        sources,
+        None,
+        path,
+        EncryptionSettings::default(),
+        log.clone(),
+        complete,
+    )
+    .unwrap();
     tokio::task::block_in_place(|| wait.recv_timeout(PATIENCE)).unwrap();
     assert!(resync.progress().phase == Phase::Complete);
     let progress = resync.progress();
@@ -117,7 +126,15 @@ async fn a_copy_without_what_the_member_has_acknowledged_is_not_taken() {
     let sources: Sources = Box::new(move || Some(uri.clone()));
     let acknowledged = Some(EntryId { term: 9, index: 1 });
     let complete = Box::new(|| panic!("the copy was taken"));
-    let resync = Resync::start(sources, acknowledged, path, log.clone(), complete).unwrap();
+    let resync = Resync::start(
+        sources,
+        acknowledged,
+        path,
+        EncryptionSettings::default(),
+        log.clone(),
+        complete,
+    )
+    .unwrap();
     wait_until("an attempt fails", || resync.progress().failed_attempts > 0);
     let error = resync.progress().last_error.unwrap();
     assert!(error.contains("acknowledged"), "{error}");
@@ -132,7 +149,15 @@ async fn a_copy_that_is_stopped_leaves_nothing() {
     let (_folder, log) = log();
     let unreachable: Uri = "mongodb://127.0.0.1:1".parse().unwrap();
     let sources: Sources = Box::new(move || Some(unreachable.clone()));
-    let resync = Resync::start(sources, None, path, log.clone(), Box::new(|| ())).unwrap();
+    let resync = Resync::start(
+        sources,
+        None,
+        path,
+        EncryptionSettings::default(),
+        log.clone(),
+        Box::new(|| ()),
+    )
+    .unwrap();
     wait_until("an attempt fails", || resync.progress().failed_attempts > 0);
     resync.stop();
     assert_eq!(resync.progress().phase, Phase::Stopped);
