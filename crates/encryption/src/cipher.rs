@@ -199,13 +199,11 @@ impl Cipher {
     }
 }
 
-/// The ciphers of the files of a store.
+/// A cipher for each kind of file of a store.
 pub struct Ciphers {
     /// Blocks of the data file.
     pub data: Cipher,
-    /// Superblocks.
     pub superblock: Cipher,
-    /// Groups of the log.
     pub log: Cipher,
     /// Frames in the buffer of the log.
     pub buffer: Cipher,

@@ -339,7 +339,6 @@ fn seal(key: &LessSafeKey, context: &[u8], data: &mut [u8]) -> Result<Vec<u8>> {
     Ok([&nonce, tag.as_ref()].concat())
 }
 
-/// Decrypts in place.
 fn open(key: &LessSafeKey, context: &[u8], seal: &[u8], data: &mut [u8]) -> Option<()> {
     let (nonce, tag) = seal.split_first_chunk::<NONCE_LEN>()?;
     let nonce = Nonce::assume_unique_for_key(*nonce);

@@ -236,9 +236,10 @@ impl Wait {
             return Ok(guard);
         }
         let wait = Wait::begin(what)?;
-        match wait.ends {
-            true => wait.until(|time| mutex.try_lock_for(time)),
-            false => Ok(mutex.lock()),
+        if wait.ends {
+            wait.until(|time| mutex.try_lock_for(time))
+        } else {
+            Ok(mutex.lock())
         }
     }
 

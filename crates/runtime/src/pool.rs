@@ -41,7 +41,7 @@ mod yield_state;
 use common::Common;
 use group::Group;
 pub use socket::Socket;
-use task::Task;
+use task::{Group as _, Task};
 pub use yield_state::yield_to_queued_tasks;
 
 /// Machines with fewer processors have one group: their threads are in each other's way rather than their caches.
@@ -92,7 +92,8 @@ impl Pool {
         let stream = Arc::new(stream);
         let file = Arc::downgrade(&stream) as Weak<dyn AsFd + Send + Sync>;
         let future = task(Socket::new(stream.clone(), Arc::clone(&ready)));
-        let task = Arc::new(Task::new(group, file, ready, future));
+        let home: Arc<dyn task::Group> = group.clone();
+        let task = Arc::new(Task::new(Arc::downgrade(&home), file, ready, future));
         let mut tasks = group.tasks.write();
         let token = tasks
             .insert(task.clone())

@@ -40,7 +40,6 @@ const NEW_KEY: KeyOptions = KeyOptions {
 };
 
 impl KeyOptions {
-    /// The two options.
     pub fn arguments(self) -> [Arg; 2] {
         [
             Arg::new(self.file)

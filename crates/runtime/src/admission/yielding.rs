@@ -19,13 +19,12 @@ use super::{AdmissionClass, AdmissionClasses, HELD, Owner, Sharing, Waiting, slo
 /// Reads that may wait on their threads to go on.
 pub(super) const YIELDED_MAX: usize = 128;
 
-/// How many of them queue for tickets among new commands.
+/// The number of them that queue for tickets among new commands.
 pub(super) const RETURNING_MAX: usize = 2;
 
 /// The interval at which a read that waits checks for an interruption.
 const CHECK: Duration = Duration::from_millis(10);
 
-/// Wakes a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::busy_poll::BusyPoll;
 use super::common::{Common, TICK};
-use super::task::{Home, Task, state};
+use super::task::{self, Group as _, Home, Task, state};
 use super::yield_state::{YIELD_STATE, YieldState};
 
 /// A thread that is not needed ends after this time.
@@ -109,7 +109,6 @@ impl Tasks {
         Some(token)
     }
 
-    /// Forgets a task.
     pub fn remove(&mut self, token: u64) {
         let place = token as u32;
         if let Some(entry) = self.places.get_mut(place as usize)
@@ -160,12 +159,6 @@ impl Group {
     pub fn relieve_by(&self, receiver: &Arc<Group>) {
         *self.receiver.lock() = Some(Arc::downgrade(receiver));
         self.is_crowded.store(true, Ordering::Relaxed);
-    }
-
-    /// Queues a task that was woken.
-    pub fn push(&self, task: Arc<Task>) {
-        self.queue.lock().push_back(task);
-        self.signal();
     }
 
     /// Makes the polling thread look into the queue.
@@ -371,7 +364,7 @@ impl Group {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
             let home = task.home.lock();
             if let Some(group) = home.group.upgrade() {
-                group.tasks.write().remove(home.token);
+                group.forget(home.token);
             }
             return;
         }
@@ -390,20 +383,20 @@ impl Group {
         };
         let mut home = task.home.lock();
         let from = home.group.upgrade();
-        let Some(from) = from.filter(|from| !Arc::ptr_eq(from, &to)) else {
+        let Some(from) = from.filter(|from| from.index() != to.index) else {
             return Ok(());
         };
         let Some(token) = to.tasks.write().insert(task.clone()) else {
             return Ok(());
         };
-        epoll::delete(&from.epoll, &file).inspect_err(|_| to.tasks.write().remove(token))?;
-        from.tasks.write().remove(home.token);
+        from.release(file.as_fd(), home.token)
+            .inspect_err(|_| to.forget(token))?;
+        let group: Arc<dyn task::Group> = to.clone();
         *home = Home {
-            group: Arc::downgrade(&to),
+            group: Arc::downgrade(&group),
             token,
         };
-        to.register(&file, token)
-            .inspect_err(|_| to.tasks.write().remove(token))
+        to.register(&file, token).inspect_err(|_| to.forget(token))
     }
 
     /// Watches a socket, whose first event reports all that it is ready for.
@@ -473,5 +466,26 @@ impl Group {
         let is_wanted = threads.wanted > 0;
         threads.wanted -= usize::from(is_wanted);
         is_wanted
+    }
+}
+
+impl task::Group for Group {
+    fn index(&self) -> usize {
+        self.index
+    }
+
+    fn push(&self, task: Arc<Task>) {
+        self.queue.lock().push_back(task);
+        self.signal();
+    }
+
+    fn release(&self, file: BorrowedFd<'_>, token: u64) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, file)?;
+        self.forget(token);
+        Ok(())
+    }
+
+    fn forget(&self, token: u64) {
+        self.tasks.write().remove(token);
     }
 }

@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn groups_with_two_busy_tasks_more_than_others_give_one_away() {
-        let cases: &[(&[u32], &[(usize, usize)])] = &[
+        type Case = (&'static [u32], &'static [(usize, usize)]);
+        let cases: &[Case] = &[
             (&[], &[]),
             (&[5], &[]),
             (&[1, 1, 1, 1], &[]),

@@ -1,14 +1,14 @@
 //! A connection's future, its state, and the group that it belongs to.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Wake;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
-use super::group::Group;
 use super::socket::Ready;
 
 /// States of a task. A woken one is run once more when it stops running.
@@ -26,6 +26,17 @@ const BUSY_RUNS: u32 = 16;
 /// The file of a socket, which the future owns.
 type File = Weak<dyn AsFd + Send + Sync>;
 
+/// A group, as its tasks see it.
+pub(super) trait Group: Send + Sync {
+    fn index(&self) -> usize;
+    /// Queues a task that was woken.
+    fn push(&self, task: Arc<Task>);
+    /// Stops watching the socket of a task that moves to another group, and forgets the task.
+    fn release(&self, file: BorrowedFd<'_>, token: u64) -> Result<(), Errno>;
+    /// Forgets a task that has ended.
+    fn forget(&self, token: u64);
+}
+
 /// A future with its socket's state.
 pub(super) struct Task {
     /// The group whose epoll instance has the socket, and the token there.
@@ -39,24 +50,20 @@ pub(super) struct Task {
 }
 
 pub(super) struct Home {
-    pub group: Weak<Group>,
+    pub group: Weak<dyn Group>,
     pub token: u64,
 }
 
 impl Task {
     /// A task that is queued at once.
     pub fn new(
-        group: &Arc<Group>,
+        group: Weak<dyn Group>,
         file: File,
         ready: Arc<Ready>,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        let home = Home {
-            group: Arc::downgrade(group),
-            token: 0,
-        };
         Task {
-            home: Mutex::new(home),
+            home: Mutex::new(Home { group, token: 0 }),
             ready,
             file,
             state: AtomicU8::new(state::QUEUED),

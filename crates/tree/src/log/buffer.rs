@@ -10,8 +10,9 @@
 use std::collections::HashMap;
 
 use frond_kv::operation::{is_sound, numbers_of};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::buffer_entry::{ENTRY_BYTES, Entry};
 use super::frame::FRAME_HEADER_BYTES;
 use super::frame::Frame;
 use super::sealed_buffer::{self, Sealing};
@@ -30,8 +31,6 @@ const MAGIC: &[u8; 8] = b"FRONDLOG";
 const LAYOUT: u32 = 1;
 /// The layout of the file of an encrypted store.
 const SEALED_LAYOUT: u32 = 2;
-/// Size of an entry in bytes.
-pub(super) const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
 const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
 /// Bytes that are written at once when the file is made.
@@ -77,56 +76,6 @@ impl Header {
             half_bytes,
             epoch,
             is_sealed: layout == SEALED_LAYOUT,
-        })
-    }
-}
-
-/// The entry of a frame in a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) position: u64,
-    /// Number of its first operation.
-    pub(super) sequence: u64,
-    /// Checksum of the payload of the frame before it, or 0 if this is the first frame of the epoch. It binds
-    /// the frame to the log that it continues.
-    pub(super) previous: u64,
-    /// Checksum of the payload.
-    pub(super) hash: u64,
-    /// Where the frame begins in the half.
-    pub(super) offset: u32,
-    /// Length of the payload.
-    pub(super) len: u32,
-}
-
-impl Entry {
-    fn encode(&self, epoch: u64) -> [u8; ENTRY_BYTES] {
-        let mut bytes = [0; ENTRY_BYTES];
-        let (checksum, fields) = bytes.split_at_mut(8);
-        let numbers = [self.position, self.sequence, self.previous, self.hash];
-        let (longs, shorts) = fields.split_at_mut(32);
-        for (place, number) in longs.chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        for (place, number) in shorts.chunks_exact_mut(4).zip([self.offset, self.len]) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        checksum.copy_from_slice(&xxh3_64_with_seed(fields, epoch).to_le_bytes());
-        bytes
-    }
-
-    pub(super) fn decode(bytes: &[u8], epoch: u64) -> Option<Entry> {
-        let mut reader = Reader(bytes);
-        let checksum = reader.u64()?;
-        if xxh3_64_with_seed(reader.0, epoch) != checksum {
-            return None;
-        }
-        Some(Entry {
-            position: reader.u64()?,
-            sequence: reader.u64()?,
-            previous: reader.u64()?,
-            hash: reader.u64()?,
-            offset: reader.u32()?,
-            len: reader.u32()?,
         })
     }
 }
@@ -378,7 +327,9 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     let half = |index: usize| {
         let offset = (HEADER_PAGE + index * half_bytes) as u64;
         let map = disk.map(BUFFER_FILE, offset, half_bytes);
-        let sealing = disk.ciphers().map(Sealing::new).map(Box::new);
+        let sealing = disk
+            .ciphers()
+            .map(|ciphers| Box::new(Sealing::new(ciphers)));
         Ok(Buffer::new(map.map_err(context())?, true, sealing, epoch))
     };
     Ok([half(0)?, half(1)?])
@@ -422,7 +373,7 @@ fn unreadable(error: std::io::Error) -> Error {
 /// The frames that a replay finds in the file.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The bytes of both halves.
+    /// The bytes of both halves, or of the payloads in an encrypted file.
     bytes: Vec<u8>,
     /// The complete frames by their positions, and where their payloads are in `bytes`. Within an epoch there is
     /// one frame for a position.
@@ -451,12 +402,14 @@ impl Found {
         let mut frames = HashMap::new();
         if header.is_sealed {
             let ciphers = disk.ciphers().ok_or_else(needs_key)?;
-            for index in 0..2 {
-                let base = index * header.half_bytes;
-                let half = &mut bytes[base..base + header.half_bytes];
-                sealed_buffer::open(ciphers, half, base, header.epoch, &mut frames);
+            let mut payloads = Vec::new();
+            for half in bytes.chunks_exact(header.half_bytes) {
+                sealed_buffer::open(ciphers, half, header.epoch, &mut payloads, &mut frames);
             }
-            return Ok(Found { bytes, frames });
+            return Ok(Found {
+                bytes: payloads,
+                frames,
+            });
         }
         if disk.ciphers().is_some() {
             return Err(Error::Corrupt {

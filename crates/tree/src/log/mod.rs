@@ -10,6 +10,7 @@
 //! write), or cannot be made, each commit writes to the segment, which is slower; `StoreStats::log_is_mapped` shows it.
 
 mod buffer;
+mod buffer_entry;
 mod cut;
 mod ending;
 mod entries;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use frond_encryption::{Ciphers, SEAL_BYTES};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::buffer::Entry;
+use super::buffer_entry::Entry;
 use super::frame::Frame;
 use crate::bytes::Reader;
 
@@ -80,33 +80,35 @@ impl Sealing {
     }
 }
 
-/// Decrypts the frames of a half in place. The first entry that is not complete ends what it has. `base` is where the half begins
-/// in what `found` refers to.
+/// Decrypts the frames of a half, and appends their payloads to `payloads`, where `found` places them. The first entry that is not
+/// complete ends what the half has. Older entries may follow it, whose frames newer ones have overwritten, so nothing is
+/// decrypted in place.
 pub(super) fn open(
     ciphers: &Ciphers,
-    half: &mut [u8],
-    base: usize,
+    half: &[u8],
     epoch: u64,
+    payloads: &mut Vec<u8>,
     found: &mut HashMap<u64, (Entry, Range<usize>)>,
 ) {
-    let mut entries_at = half.len();
-    while let Some(at) = entries_at.checked_sub(ENTRY_BYTES) {
-        entries_at = at;
-        let (frames, entry) = half.split_at_mut(at);
-        let Some((entry, range)) = open_one(ciphers, frames, &entry[..ENTRY_BYTES], epoch) else {
+    let mut scratch = Vec::new();
+    for entry in half.rchunks_exact(ENTRY_BYTES) {
+        let Some(entry) = open_one(ciphers, half, entry, epoch, &mut scratch) else {
             return;
         };
-        let range = base + range.start..base + range.end;
-        found.insert(entry.position, (entry, range));
+        let start = payloads.len();
+        payloads.extend_from_slice(&scratch[PREVIOUS_BYTES..]);
+        found.insert(entry.position, (entry, start..payloads.len()));
     }
 }
 
+/// Decrypts the frame of an entry into `scratch`, after the checksum of the one before.
 fn open_one(
     ciphers: &Ciphers,
-    half: &mut [u8],
+    half: &[u8],
     entry: &[u8],
     epoch: u64,
-) -> Option<(Entry, Range<usize>)> {
+    scratch: &mut Vec<u8>,
+) -> Option<Entry> {
     let mut reader = Reader(entry);
     if reader.u64()? != xxh3_64_with_seed(reader.0, epoch) {
         return None;
@@ -117,19 +119,17 @@ fn open_one(
     let (offset, len) = (reader.u32()?, reader.u32()?);
     let start = offset as usize;
     let end = start.checked_add(PREVIOUS_BYTES + len as usize)?;
-    let content = half.get_mut(start..end)?;
-    ciphers
-        .buffer
-        .open(seal.first_chunk()?, fields, content)
-        .ok()?;
-    let (previous, payload) = content.split_first_chunk()?;
-    let entry = Entry {
+    scratch.clear();
+    scratch.extend_from_slice(half.get(start..end)?);
+    let opened = ciphers.buffer.open(seal.first_chunk()?, fields, scratch);
+    opened.ok()?;
+    let (previous, payload) = scratch.split_first_chunk()?;
+    Some(Entry {
         position,
         sequence,
         previous: u64::from_le_bytes(*previous),
         hash: xxh3_64(payload),
         offset,
         len,
-    };
-    Some((entry, start + PREVIOUS_BYTES..end))
+    })
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::frame::FRAME_HEADER_BYTES;
-use super::{buffer, group};
+use super::{buffer, buffer_entry, group};
 use crate::bytes::Reader;
 
 /// A part that has a checksum.
@@ -45,10 +45,11 @@ fn buffer_units(bytes: &[u8]) -> Vec<Unit> {
     for index in 0..2 {
         let start = buffer::HEADER_PAGE + index * header.half_bytes;
         let half = start..start + header.half_bytes;
-        for number in 1..=header.half_bytes / buffer::ENTRY_BYTES {
-            let at = half.end - number * buffer::ENTRY_BYTES;
-            let entry = bytes.get(at..at + buffer::ENTRY_BYTES);
-            if entry.is_none_or(|entry| buffer::Entry::decode(entry, header.epoch).is_none()) {
+        for number in 1..=header.half_bytes / buffer_entry::ENTRY_BYTES {
+            let at = half.end - number * buffer_entry::ENTRY_BYTES;
+            let entry = bytes.get(at..at + buffer_entry::ENTRY_BYTES);
+            if entry.is_none_or(|entry| buffer_entry::Entry::decode(entry, header.epoch).is_none())
+            {
                 break;
             }
             found.push(Unit::BufferEntry(half.clone(), at));
@@ -75,13 +76,13 @@ pub(crate) fn seal(bytes: &mut [u8], unit: &Unit) -> Option<()> {
         }
         Unit::BufferEntry(half, at) => {
             let epoch = Reader(bytes.get(16..)?).u64()?;
-            let entry = bytes.get(*at..at + buffer::ENTRY_BYTES)?;
+            let entry = bytes.get(*at..at + buffer_entry::ENTRY_BYTES)?;
             let mut place = Reader(&entry[40..]);
             let (offset, len) = (place.u32()? as usize, place.u32()? as usize);
             let start = half.start + offset + FRAME_HEADER_BYTES;
             // The entry may place its frame anywhere now.
             let hash = bytes.get(start..start + len).map(xxh3_64);
-            let entry = bytes.get_mut(*at..at + buffer::ENTRY_BYTES)?;
+            let entry = bytes.get_mut(*at..at + buffer_entry::ENTRY_BYTES)?;
             if let Some(hash) = hash {
                 entry[32..40].copy_from_slice(&hash.to_le_bytes());
             }
@@ -97,6 +98,6 @@ pub(crate) fn place(unit: &Unit) -> Range<usize> {
     match unit {
         Unit::Group(range) => range.clone(),
         Unit::BufferHeader => 0..buffer::HEADER_BYTES,
-        Unit::BufferEntry(_, at) => *at..at + buffer::ENTRY_BYTES,
+        Unit::BufferEntry(_, at) => *at..at + buffer_entry::ENTRY_BYTES,
     }
 }

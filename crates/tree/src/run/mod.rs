@@ -317,16 +317,17 @@ impl Run {
     /// Keeps the block of a page that was written at an offset of the extent.
     fn keep_written_block(&self, page: usize, at: usize, block: &[u8]) -> Result<()> {
         let cache = &self.store.cache;
-        let keep = |block: &[u8]| {
-            cache.insert_written_block(self.id, page as u32, block);
-            Ok(())
-        };
+        let keep = |block: &[u8]| cache.insert_written_block(self.id, page as u32, block);
         let form = &self.store.data.form;
         if form.is_encrypted() {
             let place = self.extent.place().plus(at as u64);
-            form.opened(block, place, keep)
+            form.opened(block, place, |block| {
+                keep(block);
+                Ok(())
+            })
         } else {
-            keep(block)
+            keep(block);
+            Ok(())
         }
     }
 

@@ -63,7 +63,7 @@ fn count(store: &Store) -> Result<u32, Error> {
     let mut count = 0;
     while let Some((key, found)) = cursor.next()? {
         let number = u32::from_be_bytes(key[SECRET.len()..].try_into().unwrap());
-        assert_eq!(&found[..], value(number), "{number}");
+        assert_eq!(found, value(number), "{number}");
         count += 1;
     }
     Ok(count)
