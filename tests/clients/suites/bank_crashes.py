@@ -44,7 +44,8 @@ def money_is_neither_lost_nor_made(seed):
     source = random.Random(seed)
     context = multiprocessing.get_context("spawn")
     stop, reports = context.Event(), context.Queue()
-    with Server(BINARY, replica_set="rs0") as server:
+    # Several groups of connections, as on a machine with many processors.
+    with Server(BINARY, options=["--setParameter", "connectionGroups=3"], replica_set="rs0") as server:
         server.start()
         with connect(server) as client:
             accounts.open_bank(client[DATABASE])
