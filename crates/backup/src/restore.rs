@@ -444,7 +444,7 @@ mod tests {
             birth: 1,
         }]);
         let impossible = record(Kind::Extents, &list);
-        let head = record(Kind::Head, &[0; 9000]);
+        let head = record(Kind::Head, &vec![0; (1 << 20) + 1]);
         let mut endless = Header::new(Kind::Extents, [0; 3], &[]).encode();
         // The length of the body.
         endless[32..40].copy_from_slice(&(1u64 << 62).to_le_bytes());
