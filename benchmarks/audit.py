@@ -61,7 +61,7 @@ def start(options, folder, side):
 
 def transactions(options, servers, out):
     """Transactions a second of each server, which take turns."""
-    words = ["sysbench", "--documents", options.documents, "--threads", options.threads, "--seconds", options.seconds, "--quiet"]
+    words = ["sysbench", "--drop", "--documents", options.documents, "--threads", options.threads, "--seconds", options.seconds, "--quiet"]
     for server in servers:
         words += ["--uri", f"mongodb://{USER}:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{server.port}/?authMechanism=SCRAM-SHA-256"]
     subprocess.run([options.server, "bench", *map(str, words), "--out", out], check=True, stdout=subprocess.DEVNULL)
