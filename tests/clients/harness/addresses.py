@@ -2,6 +2,8 @@
 
 import os
 
+import pymongo
+
 
 def first():
     """The connection string of the first server alone, which is the primary of a replica set."""
@@ -11,6 +13,13 @@ def first():
 def are_of_a_cluster(client):
     """Whether their data is in a TiKV cluster: each looks like a mongos then."""
     return client.admin.command("hello").get("msg") == "isdbgrid"
+
+
+def each(client):
+    """A client of each server with parameters and counters of its own: of a cluster all of them, of a set the primary."""
+    if not are_of_a_cluster(client):
+        return [client]
+    return [pymongo.MongoClient(*node, directConnection=True) for node in sorted(client.nodes)]
 
 
 def is_alone(client):

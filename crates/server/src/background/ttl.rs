@@ -35,7 +35,8 @@ impl Monitor {
                 match may_delete(&watched) {
                     Some(true) => pass(&watched, limits),
                     Some(false) => measure(&watched, limits),
-                    None => {}
+                    // The other server has the backlog.
+                    None => watched.maintenance.ttl.keep_backlog_of(&[]),
                 }
             }
         })?;
