@@ -143,7 +143,7 @@ uris=(--uri "mongodb://127.0.0.1:$port" --uri "$postgres_uri")
 for uri in "${more_uris[@]}"; do uris+=(--uri "$uri"); done
 status=0
 "$bench" all "${uris[@]}" --only "$(IFS=,; echo "${workloads[*]}")" "${with[@]}" --minutes "${MINUTES:-8}" \
-    --out "$out" "${bench_options[@]}" || status=$?
+    --pause --out "$out" "${bench_options[@]}" || status=$?
 
 killed() { if [ -z "$1" ]; then echo "no limit"; else cgroup_oom_kills "$1"; fi; }
 frond_killed=$(killed "$group") postgres_killed=$(killed "$postgres_group")

@@ -165,10 +165,10 @@ PREFIXES = itertools.count(1)
 class Servers:
     """Servers of Frond over one cluster, with keys of their own. The first one is what single-server suites see."""
 
-    def __init__(self, binary, pd, count=2, options=()):
+    def __init__(self, binary, pd, count=2, options=(), ports=None):
         prefix = f"f{os.getpid()}-{next(PREFIXES)}/"
         options = ["--storageEngine", "tikv", "--pd", pd, "--tikvKeyPrefix", prefix, *options]
-        self.all = [Server(binary, options=options) for _ in range(count)]
+        self.all = [Server(binary, options=options, port=port) for port in ports or [None] * count]
 
     @property
     def uri(self):

@@ -60,6 +60,7 @@ OWN = {
     "sharing": (120, own("sharing")),
     "schema": (600, own("schema")),
     "differential": (900, own("differential")),
+    "specs": (1800, own("driver_specs")),
     "garbage": (300, own("garbage")),
     "build": (300, own("build_kills")),
     "faults": (900, own("faults")),
@@ -93,7 +94,7 @@ def main():
     def run(name, cluster):
         nonlocal passed, failed
         began = time.monotonic()
-        if cluster and name != "keyspace":
+        if cluster and name not in ("keyspace", "specs"):
             make = functools.partial(Servers, pd=cluster.pd, count=arguments.servers)
         else:
             make = NoServer

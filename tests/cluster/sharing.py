@@ -4,7 +4,9 @@ import os
 import random
 import signal
 import threading
+import uuid
 
+from harness import raw
 from harness.tap import equal, raises, run, test
 from harness.waiting import wait_until
 from pymongo import CursorType, MongoClient
@@ -129,6 +131,35 @@ def counters_of_both_add_up(one, two):
     for thread in threads:
         thread.join()
     equal(two.shop.counters.find_one({"_id": "n"})["n"], 4 * each)
+
+
+@test
+def a_commit_that_another_server_does_not_know_is_committed_by_none(one, two):
+    """A client whose commit gets no answer sends it to another server, and runs the transaction again if that does not know it."""
+    accounts = one.sharing.accounts
+    accounts.insert_one({"_id": "a", "n": 0})
+    # The driver would put a session of its own into the commands.
+    first, second = (raw.Connection(int(address.split(":")[1])) for address in ADDRESSES[:2])
+    commit = {"commitTransaction": 1}
+
+    def write():
+        """Writes in a new transaction on the first server; the fields that identify it."""
+        fields = {"lsid": {"id": uuid.uuid4()}, "txnNumber": raw.Long(1), "autocommit": False}
+        update = {"update": "accounts", "updates": [{"q": {"_id": "a"}, "u": {"$inc": {"n": 1}}}]}
+        reply = first.command({**update, **fields, "startTransaction": True}, "sharing")
+        equal((reply["ok"], reply["recoveryToken"]), (1, {"recoveryShardId": "tikv"}), reply)
+        return fields
+
+    lost = write()
+    for _ in range(2):
+        reply = second.command({**commit, **lost, "recoveryToken": {}})
+        equal((reply["code"], reply["errorLabels"]), (251, ["TransientTransactionError"]))
+    equal(first.command({**commit, **lost})["code"], 112)
+    equal(accounts.find_one()["n"], 0)
+    known = write()
+    for server in (first, second, second, first):
+        equal(server.command({**commit, **known})["ok"], 1)
+    equal(two.sharing.accounts.find_one()["n"], 1)
 
 
 @test

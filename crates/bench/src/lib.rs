@@ -42,7 +42,7 @@ pub use all::Options as AllOptions;
 pub use documents::manykeys::{Documents as ManykeysDocuments, Group, Schema};
 pub use documents::updates::Update as ManykeysUpdate;
 pub use frond_client::{Address, Collection, Error, Result, Stream, uri};
-pub use harness::{CommonOptions, Options};
+pub use harness::{CommonOptions, Options, parent_process};
 pub use logins::Options as LoginsOptions;
 pub use null::Options as NullOptions;
 pub use operations::Options as OperationsOptions;

@@ -246,6 +246,9 @@ pub trait Setup {
     /// The counters of the system so far. Those that it does not report are `None`.
     fn status(&mut self) -> Result<Status>;
 
+    /// Its process, if it runs on this machine and says so.
+    fn process(&mut self) -> Result<Option<u32>>;
+
     /// Asks the system to write everything.
     fn write_all(&mut self) -> Result<()>;
 

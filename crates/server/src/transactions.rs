@@ -114,6 +114,9 @@ impl<'s> Statement<'s> {
             displaced = before;
             Some(open)
         } else {
+            if asked.commits && server.store.is_shared() {
+                settle_elsewhere(server, &mut session, id, asked.number)?;
+            }
             match session.find(id, asked.number, asked.commits)? {
                 Found::Open(open) => Some(open.clone()),
                 Found::Committed => None,
@@ -254,6 +257,21 @@ impl Drop for Statement<'_> {
     fn drop(&mut self) {
         self.abort();
     }
+}
+
+/// Before a commit of a transaction that is not open here is answered: another server over the same data, where it may be open,
+/// can commit it no more, or has done so.
+fn settle_elsewhere(server: &Server, session: &mut Used, id: SessionId, number: i64) -> Result<()> {
+    let is_unknown = |found: &Result<Found<'_, Arc<Open>>>| matches!(found, Err(failure) if failure.code() == ErrorCode::NoSuchTransaction);
+    if !is_unknown(&session.find(id, number, true)) {
+        return Ok(());
+    }
+    match server.store.refuse_commit(&id.key(), number) {
+        // It was committed at the same moment, or refused.
+        Err(failure) if failure.code() == ErrorCode::WriteConflict => {}
+        refused => refused?,
+    }
+    session.load(id, &server.store)
 }
 
 /// A client, as `currentOp` shows it with an idle transaction.

@@ -1,7 +1,7 @@
 //! Tables, sizes, and who the server is.
 
 use frond_bench::system::{Compression, Definition, Description, Expire, Setup, Sizes};
-use frond_bench::{Collection, Error, Result, Status};
+use frond_bench::{Collection, Error, Result, Status, parent_process};
 
 use super::Connection;
 use crate::client::Client;
@@ -163,6 +163,12 @@ impl Setup for Connection {
             connections: connections.map(|n| n as f64),
             ..Status::default()
         })
+    }
+
+    fn process(&mut self) -> Result<Option<u32>> {
+        // It is known on this machine only: the postmaster has started the process of each connection.
+        let backend = self.number("SELECT pg_backend_pid()::int8")?;
+        Ok(backend.and_then(|pid| parent_process(u32::try_from(pid).ok()?)))
     }
 
     fn write_all(&mut self) -> Result<()> {

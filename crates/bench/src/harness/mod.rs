@@ -1,11 +1,14 @@
 //! The harness of a run: targets that take turns, so that the machine's drift affects all of them.
 
 mod options;
+mod pauses;
 mod runner;
 
 #[cfg(test)]
 pub use options::parse_work;
 pub use options::{CommonOptions, Options, WriteOptions, number, scale};
+use pauses::Pauses;
+pub use pauses::parent_process;
 use runner::alternate;
 pub use runner::{Runner, StepOutcome};
 
@@ -179,11 +182,33 @@ impl Run {
         section: impl FnOnce(&[R::Results]) -> Section,
     ) -> Result<(Section, Result<()>)> {
         let mut runners: Vec<R> = self.targets.iter().map(open).collect::<Result<_>>()?;
-        let (endings, result) = alternate(&mut runners, &self.stop);
+        let pauses = self.pauses()?;
+        let (endings, result) = alternate(&mut runners, &self.stop, |turn| pauses.let_run(turn));
+        drop(pauses);
         let results: Vec<R::Results> = runners.into_iter().map(Runner::into_results).collect();
         let mut section = section(&results);
         section.endings = endings.iter().map(ToString::to_string).collect();
         Ok((section, result))
+    }
+
+    /// The pauses of servers during the turns of others, if they are wanted.
+    fn pauses(&self) -> Result<Pauses> {
+        if !self.options.pause || self.targets.len() < 2 {
+            return Ok(Pauses::default());
+        }
+        let mut processes = Vec::new();
+        for target in &self.targets {
+            let process = target.connect(&self.stop)?.process()?;
+            // The null server is this program.
+            if process.is_none() && !target.is_null() {
+                return Err(Error::Settings(format!(
+                    "--pause: the process of {} is not known",
+                    target.label()
+                )));
+            }
+            processes.push(process.filter(|_| !target.is_null()));
+        }
+        Ok(Pauses::of(processes))
     }
 
     /// The columns of tables: the targets.

@@ -73,6 +73,11 @@ pub struct CommonOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: Option<u32>,
 
+    /// Stop the processes of the other servers (SIGSTOP) while one has its turn, so that their background work neither disturbs it
+    /// nor goes on for free. They must run on this machine, and this program may stop them. If it is killed, they stay stopped
+    #[arg(long)]
+    pub pause: bool,
+
     /// End a workload on a server after this many minutes of its own time
     #[arg(long, value_name = "MINUTES", value_parser = |text: &str| above_zero(text, 100_000.0, " minutes"))]
     pub minutes: Option<f64>,

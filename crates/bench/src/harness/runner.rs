@@ -46,20 +46,25 @@ pub trait Runner {
     fn into_results(self) -> Self::Results;
 }
 
-/// Calls the runners in turns until all have ended. An error ends its runner; a stop by the user ends
-/// all. Returns how each ended, and the first error.
-pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> (Vec<Ending>, Result<()>) {
+/// Calls the runners in turns until all have ended; `prepare` is called before each turn with its number. An error ends its
+/// runner; a stop by the user ends all. Returns how each ended, and the first error.
+pub fn alternate(
+    runners: &mut [impl Runner],
+    stop: &AtomicBool,
+    prepare: impl Fn(usize) -> Result<()>,
+) -> (Vec<Ending>, Result<()>) {
     let mut endings: Vec<Option<Ending>> = runners.iter().map(|_| None).collect();
     let mut first_error = None;
     while endings.contains(&None) {
-        for (runner, ending) in runners.iter_mut().zip(&mut endings) {
+        for (turn, (runner, ending)) in runners.iter_mut().zip(&mut endings).enumerate() {
             if ending.is_some() {
                 continue;
             }
+            let prepared = prepare(turn);
             let result = if stop.load(Ordering::Relaxed) {
                 Err(Error::Stopped)
             } else {
-                runner.turn()
+                prepared.and_then(|()| runner.turn())
             };
             *ending = Some(match result {
                 Ok(StepOutcome::More) => continue,
@@ -151,7 +156,7 @@ mod tests {
                     stop: &stop,
                 })
                 .collect();
-            let (endings, result) = alternate(&mut runners, &stop);
+            let (endings, result) = alternate(&mut runners, &stop, |_| Ok(()));
             drop(runners);
             assert_eq!(seen.into_inner().join(", "), order);
             let endings: Vec<String> = endings.iter().map(Ending::to_string).collect();

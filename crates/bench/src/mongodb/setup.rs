@@ -85,6 +85,10 @@ impl Setup for Connection {
         status::status(&mut self.client)
     }
 
+    fn process(&mut self) -> Result<Option<u32>> {
+        status::process(&mut self.client)
+    }
+
     fn write_all(&mut self) -> Result<()> {
         match self.client.command("admin", &doc! { "fsync": 1 }) {
             Ok(_) | Err(Error::Server { .. }) => Ok(()),

@@ -28,6 +28,16 @@ pub fn status(client: &mut Client) -> Result<Status> {
     Ok(read_status(&reply))
 }
 
+/// The process of the server, if it is one of this machine.
+pub fn process(client: &mut Client) -> Result<Option<u32>> {
+    let status = client.command("admin", &doc! { "serverStatus": 1 })?;
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = status.get_str("host").unwrap_or_default();
+    let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let pid = number_at(&status, &["pid"]).map(|pid| pid as u32);
+    Ok(pid.filter(|_| host == here.trim()))
+}
+
 fn read_status(status: &Doc) -> Status {
     Status {
         operations: OPERATIONS.map(|name| number_at(status, &["opcounters", name])),

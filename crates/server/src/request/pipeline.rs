@@ -520,7 +520,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             None => (run(), Vec::new()),
         };
         let outcome = match cx.statement.take() {
-            Some(statement) => end_statement(statement, outcome),
+            Some(statement) => end_statement(server, statement, outcome),
             None => outcome,
         };
         let outcome = match audited {
@@ -656,10 +656,20 @@ fn begin_statement<'s>(
 }
 
 /// Ends a statement. One that failed aborts its transaction.
-fn end_statement(statement: Statement<'_>, outcome: Result<Outcome>) -> Result<Outcome> {
+fn end_statement(
+    server: &Server,
+    statement: Statement<'_>,
+    outcome: Result<Outcome>,
+) -> Result<Outcome> {
     match outcome {
-        Ok(outcome) => {
+        Ok(mut outcome) => {
             statement.finish();
+            // A driver sends it with the commit, which any server can answer.
+            if server.store.is_shared()
+                && let Outcome::Reply(reply) = &mut outcome
+            {
+                reply.push("recoveryToken", &doc! {"recoveryShardId": "tikv"});
+            }
             Ok(outcome)
         }
         // Dropping it aborts the transaction.

@@ -7,7 +7,7 @@
 //! | key | value |
 //! | --- | --- |
 //! | session, number of a statement (4 bytes, big-endian) | `{n, at, c, r}`: the transaction number, the time, how many statements the record is for, their result |
-//! | session, `0xffffffff` | `{n, at}`: the transaction with this number was committed |
+//! | session, `0xffffffff` | `{n, at}`: the transaction with this number was committed; with `refused: true`, it never will be |
 //!
 //! A session repeats the numbers of its statements under each transaction number, so most records replace the ones before.
 //! Records of smaller transaction numbers than the largest of the session have no meaning any more.
@@ -130,7 +130,7 @@ impl SessionHistory {
             self.is_committed = false;
         }
         match record.place {
-            COMMITTED => self.is_committed = true,
+            COMMITTED => self.is_committed = !record.is_refused,
             first => self.executed.push(ExecutedStatements {
                 first: first as i32,
                 count: record.count,
@@ -200,13 +200,19 @@ impl Records {
         }
     }
 
-    /// Adds the record of a committed transaction to its write set.
-    pub fn put_commit(self, batch: &mut WriteSet, of: &StatementId) {
+    /// Adds the record of a committed transaction to its write set. Where other servers may refuse the commit, it fails if one
+    /// has done so.
+    pub fn put_commit(self, batch: &mut WriteSet, of: &StatementId, has_others: bool) {
         if of.clears {
             self.clear(batch, &of.session);
         }
+        let key = key(&of.session, COMMITTED);
         let value = doc! {"n": of.number, "at": Value::DateTime(now_ms())};
-        batch.put(self.0, &key(&of.session, COMMITTED), value.as_bytes());
+        if has_others {
+            batch.put_guarded(self.0, &key, value.as_bytes());
+        } else {
+            batch.put(self.0, &key, value.as_bytes());
+        }
     }
 
     /// Removes all records of a session.
@@ -267,6 +273,27 @@ impl Catalog {
             history.add(Record::read(key, value)?);
         }
         Ok(history)
+    }
+
+    /// Makes the commit of a transaction impossible that another server may have open, unless it is committed already: a
+    /// client that gets `NoSuchTransaction` for its commit runs the transaction again.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if the session was written to meanwhile; errors of the engine.
+    pub(crate) fn refuse_commit(&self, session: &SessionKey, number: i64) -> Result<()> {
+        let Records(tree) = self.session_records()?;
+        let snapshot = self.state.engine.snapshot();
+        let key = key(session, COMMITTED);
+        if let Some(stored) = snapshot.get(tree, &key)?
+            && Record::read(&key, &stored)?.number >= number
+        {
+            return Ok(());
+        }
+        let mut batch = WriteSet::with_snapshot(&snapshot);
+        let value = doc! {"n": number, "at": Value::DateTime(now_ms()), "refused": true};
+        batch.put_guarded(tree, &key, value.as_bytes());
+        self.state.engine.commit(batch, Durability::Logged)?;
+        Ok(())
     }
 
     /// Removes the records of sessions. Nothing else may write records of them meanwhile.
@@ -335,6 +362,7 @@ struct Record<'a> {
     at_ms: i64,
     count: u32,
     result: &'a Doc,
+    is_refused: bool,
 }
 
 impl Record<'_> {
@@ -353,6 +381,7 @@ impl Record<'_> {
                 at_ms,
                 count: u32::try_from(value.get_i64("c").unwrap_or(0)).ok()?,
                 result: value.get_doc("r").unwrap_or(Doc::empty()),
+                is_refused: matches!(value.get("refused"), Some(Value::Bool(true))),
             })
         };
         read().ok_or_else(|| corrupt("the record of a session"))

@@ -101,6 +101,14 @@ impl DocumentStore {
         self.catalog().session_history(session)
     }
 
+    /// Keeps other servers from committing a transaction of a session that is not known here, unless one has done so.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if the session was written to meanwhile; errors of the engine.
+    pub fn refuse_commit(&self, session: &SessionKey, number: i64) -> Result<()> {
+        self.catalog().refuse_commit(session, number)
+    }
+
     /// Removes the records of sessions. The caller keeps these sessions from writing meanwhile.
     ///
     /// # Errors
@@ -140,7 +148,10 @@ impl Transaction {
             statement: None,
             ..session_of(&of)
         };
-        self.commit_with(durability, Some(session), |batch| to.put_commit(batch, &of))?;
+        let has_others = self.catalog().coordination().has_others();
+        self.commit_with(durability, Some(session), |batch| {
+            to.put_commit(batch, &of, has_others);
+        })?;
         Ok(true)
     }
 }

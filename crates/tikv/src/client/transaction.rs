@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_kv::{Committed, Error, MemoryUse, Operations, Reservation, Result};
+use frond_kv::{Committed, Error, MemoryUse, Operations, Reservation, Result, WRITE_SET_BYTES_MAX};
 use parking_lot::Mutex;
 
 use crate::client::commit;
@@ -11,9 +11,6 @@ use crate::client::overlay::{Overlay, TreeKey};
 use crate::client::shared::Shared;
 use crate::client::snapshot::Snapshot;
 use crate::client::unchanged;
-
-/// The largest transaction: what the embedded engine takes, divided since each key is sent over the network twice.
-const BYTES_MAX: usize = 64 << 20;
 
 /// A transaction. Dropping it aborts it.
 pub struct Transaction {
@@ -70,11 +67,11 @@ impl Transaction {
         }
         let mut state = self.state.lock();
         let bytes = state.writes.bytes() + set.bytes() + extra_bytes;
-        if bytes > BYTES_MAX {
+        if bytes > WRITE_SET_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "write set",
                 bytes,
-                limit: BYTES_MAX,
+                limit: WRITE_SET_BYTES_MAX,
             });
         }
         let State {
