@@ -438,6 +438,37 @@ fn counters_have_the_values_that_were_added() {
 }
 
 #[test]
+fn everyday_operations_answer_what_the_documents_hold() {
+    let server = Server::start();
+    let out = server.folder.path().join("everyday");
+    let args = [
+        "--documents",
+        "3000",
+        "--rounds",
+        "3",
+        "--repeats",
+        "30",
+        "--compaction-wait",
+        "0.1",
+    ];
+    let done = server.bench_of("everyday", &out, &args).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    let report = Report::read(&out, "everyday");
+    assert_eq!(report.ended, "complete");
+    for operation in [
+        "count of all",
+        "$lookup of 1,000 documents, one each",
+        "skip of 100,000, limit 10",
+        "delete of 1% by an index",
+        "insert of 1,000 in a request",
+    ] {
+        let figure = report.figure(&format!("{operation}, median")).unwrap();
+        assert!(figure > 0.0, "{operation}");
+    }
+}
+
+#[test]
 fn all_workloads_beside_a_server_that_stores_nothing() {
     let server = Server::start();
     let out = server.folder.path().join("all");
@@ -450,6 +481,7 @@ fn all_workloads_beside_a_server_that_stores_nothing() {
         "indexcost --documents 2000 --batches 2",
         "rolling --retention 2 --periods 1.5",
         "counters --documents 2000 --seconds 0.5 --single-seconds 0.2 --preload 0.5",
+        "everyday --documents 2000 --rounds 2 --repeats 20",
     ] {
         args.extend(["--with", with]);
     }
@@ -464,6 +496,7 @@ fn all_workloads_beside_a_server_that_stores_nothing() {
         "indexcost",
         "rolling",
         "counters",
+        "everyday",
     ] {
         assert_eq!(Report::read(&out, workload).ended, "complete", "{workload}");
     }

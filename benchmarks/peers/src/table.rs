@@ -26,7 +26,7 @@ pub enum Kind {
 /// What the workloads' fields hold.
 pub fn kind_of(field: &str) -> Kind {
     match field {
-        "k" | "v" => Kind::Int,
+        "k" | "v" | "u" | "m" | "w" => Kind::Int,
         "creation" | "expiration" | "appver" | "g" | "someId1" | "date1" => Kind::Bigint,
         "timeslice" => Kind::Jsonb,
         _ => Kind::Text,
@@ -65,7 +65,8 @@ impl Table {
     /// Makes it with its indexes, unless they are there. The names of the indexes are made of their
     /// fields.
     pub fn create(&self, definition: &Definition) -> String {
-        let id = if definition.indexes.iter().any(|index| index.fields == ["k"]) {
+        let has_k = definition.indexes.iter().any(|index| index.fields == ["k"]);
+        let id = if definition.integer_ids || has_k {
             "int4"
         } else {
             "bytea"

@@ -5,6 +5,7 @@ use clap::{Args, FromArgMatches, ValueEnum};
 use crate::format::value_name;
 
 use crate::counters;
+use crate::everyday;
 use crate::groups;
 use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
@@ -55,6 +56,8 @@ pub enum Name {
     Rolling,
     /// W8
     Counters,
+    /// W9
+    Everyday,
 }
 
 /// Runs the workloads. The report is written after each of them. An error of one does not stop the
@@ -113,6 +116,7 @@ impl Options {
                 Name::Groups => Box::new(self.parse::<groups::Work>(*name)?),
                 Name::Rolling => Box::new(self.parse::<rolling::Work>(*name)?),
                 Name::Counters => Box::new(self.parse::<counters::Work>(*name)?),
+                Name::Everyday => Box::new(self.parse::<everyday::Work>(*name)?),
             };
             workload.check()?;
             Ok(workload)

@@ -48,12 +48,30 @@ pub struct Defaults {
 
 /// One connection, for one thread: one request at a time.
 pub trait Session:
-    Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Retention + Counters + Send
+    Setup
+    + Inserts
+    + KeyUpdates
+    + Transactions
+    + Finds
+    + Grouping
+    + Retention
+    + Counters
+    + Everyday
+    + Send
 {
 }
 
 impl<T> Session for T where
-    T: Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Retention + Counters + Send
+    T: Setup
+        + Inserts
+        + KeyUpdates
+        + Transactions
+        + Finds
+        + Grouping
+        + Retention
+        + Counters
+        + Everyday
+        + Send
 {
 }
 
@@ -118,6 +136,8 @@ pub struct Definition {
     pub compression: Option<Compression>,
     /// The lifetime of the documents; `None` for ever.
     pub retention: Option<Retain>,
+    /// Whether `_id` is a 32-bit integer, for systems that declare it. So it is wherever `k` is indexed.
+    pub integer_ids: bool,
 }
 
 impl Definition {
@@ -127,6 +147,7 @@ impl Definition {
             indexes: indexes.to_vec(),
             compression: None,
             retention: None,
+            integer_ids: false,
         }
     }
 }
@@ -421,6 +442,66 @@ pub trait Transactions {
     /// Does an operation by a request of its own, acknowledged and not journaled. Returns how many documents or values were
     /// found, changed, deleted or inserted; of a sum the sum.
     fn operate(&mut self, collection: &Collection, operation: &Operation<'_>) -> Result<u64>;
+}
+
+/// A range of the integers of a field, from one on and below another. One of a single integer is asked for by equality.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub field: &'static str,
+    pub from: i32,
+    pub below: i32,
+}
+
+/// An operation of the workload `everyday`, by one request. Documents are those of `documents/everyday.rs`.
+#[derive(Clone, Copy, Debug)]
+pub enum Task<'a> {
+    /// The number of documents that meet all conditions.
+    Count(&'a [Condition]),
+    /// Fetches them by an aggregation. Returns how many they are.
+    Match(&'a [Condition]),
+    /// Fetches the documents with the greatest values of a field, the greatest first. Returns the sum of these values.
+    Top {
+        by: &'static str,
+        limit: u32,
+    },
+    /// Fetches documents by `_id`, each with those of another collection whose `_id` is in a field. Returns how many of these there are.
+    Lookup {
+        ids: &'a Ids,
+        other: &'a Collection,
+        by: &'static str,
+    },
+    /// The number of different values of a field, all of which are fetched.
+    Distinct(&'static str),
+    /// Fetches a document by `_id`.
+    Point(i32),
+    /// Fetches documents by a range of `_id`.
+    Range(&'a Ids),
+    /// Fetches documents by a list of `_id`s.
+    In(&'a [i32]),
+    /// Fetches documents in the order of `_id` behind some others. Returns the sum of their `_id`s.
+    Skip {
+        skip: u32,
+        limit: u32,
+    },
+    /// Adds 1 to `w` of a document.
+    UpdateOne(i32),
+    /// Adds 1 to `w` of a document, and fetches it as it is then.
+    FindAndUpdate(i32),
+    /// Adds 1 to `w` of the documents that meet a condition.
+    UpdateMany(Condition),
+    DeleteOne(i32),
+    DeleteMany(Condition),
+    InsertOne(&'a Doc),
+}
+
+/// Operations of the workload `everyday`.
+pub trait Everyday {
+    /// Called when a collection was loaded: what the system would do by itself some time later, such as statistics.
+    fn loaded(&mut self, collection: &Collection) -> Result<()>;
+
+    /// Does an operation, acknowledged and not journaled. Returns how many documents or values were found, changed, deleted or
+    /// inserted, or what the operation says.
+    fn perform(&mut self, collection: &Collection, task: &Task<'_>) -> Result<u64>;
 }
 
 /// Operations of the workload `manykeys`.

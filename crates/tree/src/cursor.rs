@@ -36,6 +36,8 @@ pub struct Cursor {
     /// Whether the merger is still at `key`.
     at_key: bool,
     done: bool,
+    /// Whether everything will be read, and not soon again.
+    is_long: bool,
     /// Whether the last move failed: some source has lost its position.
     is_lost: bool,
 }
@@ -102,6 +104,7 @@ impl Cursor {
             folded: None,
             at_key: false,
             done: false,
+            is_long: false,
             is_lost: false,
         };
         match direction {
@@ -109,6 +112,15 @@ impl Cursor {
             Direction::Backward => cursor.start_backward(None)?,
         }
         Ok(cursor)
+    }
+
+    /// Expects that the whole range will be read, and not soon again: it reads far ahead from here on, and leaves the cache as
+    /// it is.
+    pub fn expect_long(&mut self) {
+        self.is_long = true;
+        if let Some(leaf) = self.merger.sources[self.memtables..].last_mut() {
+            leaf.expect_long();
+        }
     }
 
     /// The next key and its value, or `None` at the end of the range.
@@ -266,7 +278,7 @@ impl Cursor {
         for source in &mut self.merger.sources[..self.memtables] {
             source.seek(&start)?;
         }
-        self.open_path_at(&start)
+        self.open_path_at(&start, None)
     }
 
     /// Starts below `before`, or at the end.
@@ -280,14 +292,15 @@ impl Cursor {
         for source in &mut self.merger.sources[..self.memtables] {
             source.seek_before(start.as_deref())?;
         }
-        self.open_path_before(start.as_deref())
+        self.open_path_before(start.as_deref(), None)
     }
 
     fn next_path(&mut self) -> Result<()> {
         match self.direction {
             Direction::Forward => match self.path_upper.take() {
                 Some(upper) if self.upper.as_ref().is_none_or(|bound| upper < *bound) => {
-                    self.open_path_at(&upper)
+                    let before = self.leave_path();
+                    self.open_path_at(&upper, before)
                 }
                 _ => {
                     self.done = true;
@@ -300,12 +313,18 @@ impl Cursor {
                     self.done = true;
                     return Ok(());
                 }
-                self.open_path_before(Some(&lower))
+                let before = self.leave_path();
+                self.open_path_before(Some(&lower), before)
             }
         }
     }
 
-    fn open_path_at(&mut self, key: &[u8]) -> Result<()> {
+    /// Drops the sources of the path but its leaf, the last one.
+    fn leave_path(&mut self) -> Option<Source> {
+        self.merger.sources.drain(self.memtables..).next_back()
+    }
+
+    fn open_path_at(&mut self, key: &[u8], before: Option<Source>) -> Result<()> {
         self.merger.sources.truncate(self.memtables);
         let alive = self.alive_from(key);
         let bound = self.upper.as_deref();
@@ -313,7 +332,7 @@ impl Cursor {
             // Everything from here on is deleted, or beyond the bound.
             None => self.path_upper = self.upper.clone(),
             Some(alive) => {
-                for mut source in self.open_path(|node| node.child_of(&alive))? {
+                for mut source in self.open_path(|node| node.child_of(&alive), before)? {
                     source.seek(&alive)?;
                     self.merger.sources.push(source);
                 }
@@ -323,7 +342,7 @@ impl Cursor {
         self.merger.rebuild()
     }
 
-    fn open_path_before(&mut self, key: Option<&[u8]>) -> Result<()> {
+    fn open_path_before(&mut self, key: Option<&[u8]>, before: Option<Source>) -> Result<()> {
         self.merger.sources.truncate(self.memtables);
         let alive = self.alive_before(key);
         let alive = alive.as_deref().or(key);
@@ -331,7 +350,7 @@ impl Cursor {
             self.path_lower.clone_from(&self.lower);
             return self.merger.rebuild();
         }
-        for mut source in self.open_path(|node| node.child_before(alive))? {
+        for mut source in self.open_path(|node| node.child_before(alive), before)? {
             source.seek_before(alive)?;
             self.merger.sources.push(source);
         }
@@ -362,8 +381,13 @@ impl Cursor {
         alive
     }
 
-    /// Replaces the sources of the path: the buffers from the root down, newest run first, then the leaf.
-    fn open_path(&mut self, choose: impl Fn(&Internal) -> usize) -> Result<Vec<Source>> {
+    /// Replaces the sources of the path: the buffers from the root down, newest run first, then the leaf. `before` is the leaf
+    /// that the scan comes from.
+    fn open_path(
+        &mut self,
+        choose: impl Fn(&Internal) -> usize,
+        before: Option<Source>,
+    ) -> Result<Vec<Source>> {
         let mut path = Path {
             choose,
             bounds: (&self.lower, self.upper.as_deref()),
@@ -380,6 +404,11 @@ impl Cursor {
         } = path;
         (self.path_lower, self.path_upper) = (lower, upper);
         sources.reverse();
+        match (sources.last_mut(), before) {
+            (Some(leaf), Some(before)) => leaf.continue_after(before),
+            (Some(leaf), None) if self.is_long => leaf.expect_long(),
+            _ => {}
+        }
         Ok(sources)
     }
 }

@@ -39,6 +39,22 @@ impl Source {
         }
     }
 
+    /// Goes on with the read-ahead of the leaf before.
+    pub(crate) fn continue_after(&mut self, before: Source) {
+        if let (Messages::Runs(leaf), Messages::Runs(before)) =
+            (&mut self.messages, before.messages)
+        {
+            leaf.continue_after(before);
+        }
+    }
+
+    /// Expects that everything will be read, and not soon again.
+    pub(crate) fn expect_long(&mut self) {
+        if let Messages::Runs(leaf) = &mut self.messages {
+            leaf.expect_long();
+        }
+    }
+
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match &self.messages {
             Messages::Mem(source) => source.key(),

@@ -101,6 +101,19 @@ impl Snapshot {
     /// # Errors
     /// [`Error::UnknownTree`], or an error of the disk.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<ValueRef>> {
+        self.look_up(tree, key, false)
+    }
+
+    /// The value of a key that is expected to be there, as that of an entry of an index: in the leaf it is searched without the
+    /// filter, unless that is in memory.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_expected(&self, tree: TreeId, key: &[u8]) -> Result<Option<ValueRef>> {
+        self.look_up(tree, key, true)
+    }
+
+    fn look_up(&self, tree: TreeId, key: &[u8], is_expected: bool) -> Result<Option<ValueRef>> {
         let root = &self.tree(tree)?.root;
         let mut lookup = Lookup {
             key,
@@ -121,7 +134,7 @@ impl Snapshot {
         }
         let damage = &self.version.damage;
         let note = |error: &Error| damage.record(Some(tree), error);
-        let searched = search(root, key, &mut lookup, note);
+        let searched = search(root, key, is_expected, &mut lookup, note);
         searched.and_then(|()| lookup.finish()).inspect_err(note)
     }
 
@@ -185,12 +198,13 @@ impl Snapshot {
 fn search(
     root: &Subtree,
     key: &[u8],
+    is_expected: bool,
     lookup: &mut Lookup<'_>,
     note: impl Fn(&Error),
 ) -> Result<()> {
     let hash = filter::hash(key);
-    let visit = |run: &Run, lookup: &mut Lookup<'_>| -> Result<bool> {
-        let Some((page, index)) = run.get(key, hash, &note)? else {
+    let visit = |run: &Run, is_leaf: bool, lookup: &mut Lookup<'_>| -> Result<bool> {
+        let Some((page, index)) = run.get(key, hash, is_leaf && is_expected, &note)? else {
             return Ok(false);
         };
         let (kind, value) = page.message(index);
@@ -204,17 +218,17 @@ fn descend(
     at: &Subtree,
     key: &[u8],
     lookup: &mut Lookup<'_>,
-    visit: &impl Fn(&Run, &mut Lookup<'_>) -> Result<bool>,
+    visit: &impl Fn(&Run, bool, &mut Lookup<'_>) -> Result<bool>,
 ) -> Result<()> {
     let node = match at {
         Subtree::Empty => return Ok(()),
-        Subtree::Leaf(run) => return visit(run, lookup).map(|_| ()),
+        Subtree::Leaf(run) => return visit(run, true, lookup).map(|_| ()),
         Subtree::Internal(node) => node.load()?,
     };
     let child = &node.children[node.child_of(key)];
     for run in node.pending(child) {
         if let Some(part) = run.part_of(key)
-            && visit(part, lookup)?
+            && visit(part, false, lookup)?
         {
             return Ok(());
         }
@@ -224,4 +238,49 @@ fn descend(
         }
     }
     descend(&child.subtree, key, lookup, visit)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::{Durability, Options, Store, TreeOptions, WriteSet};
+
+    #[test]
+    fn an_expected_key_is_read_without_the_filter_of_its_leaf() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = |number: u32| number.to_be_bytes();
+        let open = || Store::open(Options::new(directory.path())).unwrap();
+        let store = open();
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        let options = TreeOptions {
+            node_bytes: 64 << 10,
+            ..TreeOptions::default()
+        };
+        set.create_tree(tree, &options);
+        for number in 0..5000 {
+            set.put(tree, &key(number), &[7; 100]);
+        }
+        store.commit(set, Durability::Logged).unwrap();
+        store.compact().unwrap();
+        drop(store);
+        let store = open();
+        let snapshot = store.snapshot();
+        let reads = |number, is_expected| {
+            let before = store.stats().reads;
+            let found = if is_expected {
+                snapshot.get_expected(tree, &key(number))
+            } else {
+                snapshot.get(tree, &key(number))
+            };
+            assert_eq!(&*found.unwrap().unwrap(), [7; 100]);
+            store.stats().reads - before
+        };
+        // The nodes above the leaves.
+        reads(0, false);
+        let of_any = reads(2000, false);
+        assert_eq!(reads(4000, true), of_any - 1);
+        assert!(snapshot.get_expected(tree, &key(9000)).unwrap().is_none());
+        assert!(snapshot.get_expected(tree, b"x").unwrap().is_none());
+    }
 }

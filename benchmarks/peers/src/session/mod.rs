@@ -1,6 +1,7 @@
 //! What workloads ask, as SQL.
 
 mod counters;
+mod everyday;
 mod finds;
 mod inserts;
 mod pool;

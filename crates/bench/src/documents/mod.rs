@@ -1,6 +1,7 @@
 //! Generators of documents. Document `n` of a seed is always the same bytes, so runs can be repeated
 //! and compared; none of them allocates for a document.
 
+pub mod everyday;
 pub mod groups;
 pub mod indexcost;
 pub mod insertion;
@@ -117,7 +118,7 @@ pub mod tests {
         type Make = fn(u64) -> Box<dyn Source>;
         let insertion = "_id URI name origin creation expiration";
         let keys = "_id appver deploytype g guid timeslice random stats";
-        let sources: [(Make, &str); 7] = [
+        let sources: [(Make, &str); 8] = [
             (
                 |seed| Box::new(insertion::Generator::new(seed, 0)),
                 insertion,
@@ -129,6 +130,10 @@ pub mod tests {
             (
                 |seed| Box::new(groups::Documents::new(seed)),
                 "_id k v date city",
+            ),
+            (
+                |seed| Box::new(everyday::Documents::new(seed)),
+                "_id k v u m city w",
             ),
             (
                 |seed| Box::new(sysbench::Documents::new(seed, 3, 1000)),

@@ -1,6 +1,7 @@
 //! Servers that speak MongoDB's wire protocol, of every age.
 
 mod counters;
+mod everyday;
 mod retention;
 mod setup;
 mod status;

@@ -133,6 +133,7 @@ impl Work {
             indexes,
             compression: None,
             retention: Some(self.retain()),
+            integer_ids: false,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::aggregate::{Pipeline, Writing};
 use crate::memory::{SharedMemory, StageMemory};
 use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
-use frond_bson::{Doc, DocBuf};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, Result};
 use std::sync::Arc;
 
@@ -103,6 +103,20 @@ pub trait Host<E: Fault>: Send + Sync {
         _pipeline: Pipeline,
     ) -> Result<Source<E>, E> {
         Err(refused(stage).into())
+    }
+
+    /// The document with an `_id` of another collection of the database, found without a pipeline. The outer `None`: that takes
+    /// one.
+    ///
+    /// # Errors
+    /// Those of the collection.
+    fn find_by_id(
+        &self,
+        _database: Option<&str>,
+        _collection: &str,
+        _id: &Value<'_>,
+    ) -> Result<Option<Option<DocBuf>>, E> {
+        Ok(None)
     }
 
     /// Writes all documents into a collection, for `$out` and `$merge`.

@@ -58,6 +58,19 @@ impl Snapshot {
         }
     }
 
+    /// The value of a key that is expected to be there, because an entry of an index leads to it: less is read than to find out
+    /// that a key is absent.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    #[inline]
+    pub fn get_expected(&self, tree: TreeId, key: &[u8]) -> Result<Option<ValueRef>> {
+        match self {
+            Snapshot::Files(snapshot) => snapshot.get_expected(tree, key),
+            Snapshot::Tikv(_) => self.get(tree, key),
+        }
+    }
+
     /// Announces that some keys are about to be read. A cluster reads them with one request; files do nothing.
     ///
     /// # Errors
@@ -190,6 +203,14 @@ impl Cursor {
         match self {
             Cursor::Files(cursor) => cursor.next(),
             Cursor::Tikv(cursor) => cursor.next(),
+        }
+    }
+
+    /// Expects that the whole range will be read, and not soon again. A cluster reads as it did.
+    pub fn expect_long(&mut self) {
+        match self {
+            Cursor::Files(cursor) => cursor.expect_long(),
+            Cursor::Tikv(_) => {}
         }
     }
 

@@ -78,6 +78,20 @@ impl Host<Error> for StoreHost {
         Ok(opened.into_source(&self.limits))
     }
 
+    fn find_by_id(
+        &self,
+        database: Option<&str>,
+        collection: &str,
+        id: &Value<'_>,
+    ) -> Result<Option<Option<DocBuf>>> {
+        if self.depth >= DEPTH_MAX {
+            return Ok(None);
+        }
+        self.limits.context.lock().check()?;
+        let ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
+        self.store.document_by_id(&ns, id)
+    }
+
     fn write(&self, writing: Writing<'_>, docs: Source<Error>) -> Result<()> {
         let target = write::Target {
             store: &self.store,

@@ -122,7 +122,7 @@ fn hand_on(
             reader.read(cx, row, record, stats, sink)
         }
         None => {
-            let record = cx.snapshot().get(cx.collection.primary, row.key)?;
+            let record = cx.snapshot().get_expected(cx.collection.primary, row.key)?;
             let record = record.ok_or_else(|| {
                 corrupt("an entry of an index leads to no document; run validate")
             })?;

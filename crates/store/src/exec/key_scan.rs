@@ -66,6 +66,8 @@ pub struct KeyScan {
     is_one_range: bool,
     /// Whether every key is inside the fields.
     is_whole: bool,
+    /// Whether it is known to be long.
+    is_long: bool,
 }
 
 impl KeyScan {
@@ -81,12 +83,19 @@ impl KeyScan {
             counts_keys: true,
             is_one_range: false,
             is_whole: false,
+            is_long: false,
         }
     }
 
     /// The same scan, as that of a whole collection: it examines documents, not keys.
     pub fn of_collection(mut self) -> KeyScan {
         self.counts_keys = false;
+        self
+    }
+
+    /// The same scan, as one that is known to be long.
+    pub fn long(mut self) -> KeyScan {
+        self.is_long = true;
         self
     }
 
@@ -165,7 +174,11 @@ impl KeyScan {
             _ => false,
         };
         self.is_whole = !self.counts_keys && self.fields.iter().all(|field| field.ranges.is_all());
-        self.cursor = Some(snapshot.cursor(tree, lower, upper, direction)?);
+        let mut cursor = snapshot.cursor(tree, lower, upper, direction)?;
+        if self.is_long {
+            cursor.expect_long();
+        }
+        self.cursor = Some(cursor);
         Ok(())
     }
 

@@ -133,7 +133,7 @@ impl<P> RangeTask<P> {
             high: self.high.clone(),
         };
         Box::new(Progress {
-            scan: Some(KeyScan::new(range).of_collection()),
+            scan: Some(KeyScan::new(range).of_collection().long()),
             part,
             is_full: false,
             stats: OperatorStats::default(),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::{ArrayBuf, Doc, Value};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use frond_query::projection::FlatProjection;
 
 use super::{FindRequest, takes_short_way};
@@ -22,7 +22,12 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 pub(crate) fn one_id(filter: &Doc) -> Option<Value<'_>> {
     let mut fields = filter.iter();
     let (name, value) = fields.next()?;
-    let is_plain = matches!(
+    (name == "_id" && is_plain(&value) && fields.next().is_none()).then_some(value)
+}
+
+/// Whether a value is equal to those with its key, and to no others.
+fn is_plain(value: &Value<'_>) -> bool {
+    matches!(
         value,
         Value::ObjectId(_)
             | Value::Int32(_)
@@ -32,8 +37,7 @@ pub(crate) fn one_id(filter: &Doc) -> Option<Value<'_>> {
             | Value::Bool(_)
             | Value::DateTime(_)
             | Value::Binary { .. }
-    );
-    (name == "_id" && is_plain && fields.next().is_none()).then_some(value)
+    )
 }
 
 /// Where an `_id` is looked up.
@@ -96,8 +100,13 @@ fn look_up(
 
 /// Notes a look-up for the figures of the operation and of the index.
 pub(crate) fn note_look_up(collection: &Collection, found: bool) {
-    collection.id_uses().add();
     op_stats::set_summary("IDHACK");
+    count_look_up(collection, found);
+}
+
+/// As [`note_look_up`], for one of many of an operation with another plan.
+fn count_look_up(collection: &Collection, found: bool) {
+    collection.id_uses().add();
     op_stats::update(|op_stats| {
         op_stats.keys_examined += u64::from(found);
         op_stats.docs_examined += u64::from(found);
@@ -105,6 +114,30 @@ pub(crate) fn note_look_up(collection: &Collection, found: bool) {
 }
 
 impl DocumentStore {
+    /// The document with a plain `_id`. The outer `None`: the collection, the document or the `_id` is of a kind that takes a plan.
+    ///
+    /// # Errors
+    /// Errors of the engine; `NoSuchTransaction` (251) after the end of a transaction.
+    pub(crate) fn document_by_id(
+        &self,
+        ns: &Namespace,
+        id: &Value<'_>,
+    ) -> Result<Option<Option<DocBuf>>> {
+        if !is_plain(id) {
+            return Ok(None);
+        }
+        let Some((collection, found)) = look_up(self.catalog(), ns, id)? else {
+            return Ok(None);
+        };
+        if found.as_deref().is_some_and(record::is_in_parts) {
+            return Ok(None);
+        }
+        count_look_up(&collection, found.is_some());
+        Ok(Some(
+            found.map(|record| Doc::from_trusted(&record).to_owned()),
+        ))
+    }
+
     /// Adds the document with the `_id` that a find asks for to `batch`, if there is one. False if the request, the
     /// collection or the document is of another kind: then nothing is added, and [`DocumentStore::find`] answers.
     ///

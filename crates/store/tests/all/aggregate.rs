@@ -584,6 +584,83 @@ fn out_makes_a_time_series() {
     assert_eq!(out(&series), Err(7_268_700));
 }
 
+/// A join by `_id` takes no pipeline for each document, unless it has a stage.
+#[test]
+fn a_join_by_id_finds_what_a_pipeline_finds() {
+    let f = Fixture::new();
+    let other: Vec<DocBuf> = array![
+        {"_id": 1, "name": "one"},
+        {"_id": 2.5, "name": "a half more than two"},
+        {"_id": "a", "name": "text"},
+        {"_id": "B", "name": "capital"},
+        {"_id": Value::Null, "name": "null"},
+        {"_id": {"x": 1}, "name": "document"},
+        {"_id": true, "name": "true"},
+    ]
+    .values()
+    .filter_map(|doc| Some(doc.as_doc()?.to_owned()))
+    .collect();
+    f.insert(&ns("db.other"), &other);
+    let mut large = doc! {"_id": 77};
+    for field in 0..3000 {
+        large.push(&format!("field{field}"), "x".repeat(20).as_str());
+    }
+    f.insert(&ns("db.other"), &[large]);
+    let local: Vec<DocBuf> = array![
+        {"_id": 0, "r": 1},
+        {"_id": 1, "r": 1.0},
+        {"_id": 2, "r": 2.5},
+        {"_id": 3, "r": "a"},
+        {"_id": 4, "r": "b"},
+        {"_id": 5, "r": Value::Null},
+        {"_id": 6},
+        {"_id": 7, "r": {"x": 1}},
+        {"_id": 8, "r": [1, "a", 9]},
+        {"_id": 9, "r": [1]},
+        {"_id": 10, "r": []},
+        {"_id": 11, "r": true},
+        {"_id": 12, "r": 77},
+        {"_id": 13, "r": [{"deep": 1}, {"deep": "a"}]},
+        {"_id": 14, "r": "absent"},
+    ]
+    .values()
+    .filter_map(|doc| Some(doc.as_doc()?.to_owned()))
+    .collect();
+    f.insert(&ns("db.c"), &local);
+    for path in ["r", "r.deep", "absent"] {
+        let join = |stages: ArrayBuf| {
+            let mut spec = doc! {
+                "from": "other", "localField": path, "foreignField": "_id", "as": "o",
+            };
+            if !stages.is_empty() {
+                spec.push("pipeline", &stages);
+            }
+            run(&f, array![{"$sort": {"_id": 1}}, {"$lookup": spec}])
+        };
+        let found = join(ArrayBuf::new());
+        assert_eq!(found.len(), local.len());
+        assert_eq!(
+            found,
+            join(array![{"$match": {"_id": {"$exists": true}}}]),
+            "{path}"
+        );
+    }
+    let joined = run(
+        &f,
+        array![{"$match": {"_id": {"$in": [1, 12, 14]}}}, {"$sort": {"_id": 1}},
+               {"$lookup": {"from": "other", "localField": "r", "foreignField": "_id", "as": "o"}},
+               {"$project": {"o.name": 1}}],
+    );
+    assert_eq!(
+        joined,
+        [
+            doc! {"_id": 1, "o": [{"name": "one"}]},
+            doc! {"_id": 12, "o": [{}]},
+            doc! {"_id": 14, "o": []},
+        ]
+    );
+}
+
 /// One call of the cursor processes all documents, so the inner loops have to check the time limit.
 #[test]
 fn a_time_limit_interrupts_a_join() {

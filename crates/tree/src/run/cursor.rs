@@ -19,7 +19,7 @@ const FIRST_BYTES: usize = 16 << 10;
 const AHEAD_BYTES_MAX: usize = 512 << 10;
 /// While memory is short, reads get shorter again, down to this.
 const AHEAD_BYTES_TIGHT: usize = 32 << 10;
-/// Pages of longer reads are not cached: a long scan must not evict everything.
+/// Pages of longer reads are cached only while there is room: a long scan must not evict everything.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// After so many pages were restored from compressed blocks the next ones are not cached, for the same reason.
 const RESTORED_KEPT_MAX: usize = 32;
@@ -90,6 +90,10 @@ pub(crate) struct PartsCursor {
     is_long: bool,
     /// The number of pages that were looked for among the compressed blocks.
     restored: usize,
+    /// Whether the cache had room for more when this was last looked up. Then a long scan fills it.
+    has_room: bool,
+    /// Whether the first seek goes on with the read-ahead as it is.
+    goes_on: bool,
     /// A bound for read-ahead: pages that start at or after this key are not read ahead.
     upper: Option<Vec<u8>>,
     part: usize,
@@ -116,6 +120,8 @@ impl PartsCursor {
             ahead,
             is_long: false,
             restored: 0,
+            has_room: false,
+            goes_on: false,
             upper: upper.map(<[u8]>::to_vec),
             part: 0,
             index: None,
@@ -123,6 +129,35 @@ impl PartsCursor {
             page_index: 0,
             entry: 0,
         }
+    }
+
+    /// Goes on with the read-ahead of the cursor over the run before: a scan that has become long stays long, and keeps its buffer.
+    pub(crate) fn continue_after(&mut self, before: PartsCursor) {
+        self.ahead = before.ahead;
+        // It holds bytes of another run, whose place may be used again.
+        self.ahead.end = 0;
+        (self.is_long, self.restored) = (before.is_long, before.restored);
+        self.goes_on = true;
+        self.look_for_room();
+    }
+
+    /// Looks whether the cache has room for what a long scan reads.
+    fn look_for_room(&mut self) {
+        let run = self.parts.first();
+        self.has_room = run.is_some_and(|run| run.store.cache.has_room());
+    }
+
+    /// Expects that everything will be read, and not soon again.
+    pub(crate) fn expect_long(&mut self) {
+        self.is_long = true;
+        let is_tight = (self.parts.first()).is_some_and(|run| run.store.budget.is_tight());
+        self.ahead.bytes = if is_tight {
+            AHEAD_BYTES_TIGHT
+        } else {
+            AHEAD_BYTES_MAX
+        };
+        self.goes_on = self.page.is_none();
+        self.look_for_room();
     }
 
     pub(crate) fn key(&self) -> Option<&[u8]> {
@@ -248,7 +283,7 @@ impl PartsCursor {
 
     /// Resets read-ahead after a seek to the size of the first read.
     fn start_over(&mut self) {
-        if self.fetch == Fetch::Cached {
+        if self.fetch == Fetch::Cached && !std::mem::take(&mut self.goes_on) {
             self.ahead.bytes = FIRST_BYTES;
             self.is_long = false;
         }
@@ -310,6 +345,7 @@ impl PartsCursor {
                             (bytes * 2).min(AHEAD_BYTES_MAX)
                         };
                         self.is_long |= self.ahead.bytes > KEPT_BYTES_MAX;
+                        self.has_room = run.store.cache.has_room();
                     }
                 }
                 let keeps = self.keeps();
@@ -334,7 +370,8 @@ impl PartsCursor {
 
     /// Whether the pages of this scan are cached.
     fn keeps(&self) -> bool {
-        self.fetch == Fetch::Cached && !self.is_long && self.restored <= RESTORED_KEPT_MAX
+        let is_short = !self.is_long && self.restored <= RESTORED_KEPT_MAX;
+        self.fetch == Fetch::Cached && (is_short || self.has_room)
     }
 
     /// The range of a page in the file, extended by the pages after or before it that fit one read and may be needed.
@@ -379,6 +416,55 @@ mod tests {
 
     use super::*;
     use crate::{Direction, Durability, Options, Store, TreeOptions, WriteSet};
+
+    /// At each leaf it began with short reads again, whose pages were cached. Of leaves that compress well that was all of them.
+    #[test]
+    fn a_scan_that_became_long_is_long_in_the_next_leaves_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.cache_bytes = 16 << 20;
+        let store = Store::open(options).unwrap();
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        set.create_tree(tree, &TreeOptions::default());
+        store.commit(set, Durability::Logged).unwrap();
+        let key = |number: u32| number.to_be_bytes();
+        for batch in 0..64u32 {
+            let mut set = WriteSet::new();
+            for number in batch * 1000..(batch + 1) * 1000 {
+                set.put(tree, &key(number), &[b'x'; 1000]);
+            }
+            store.commit(set, Durability::Logged).unwrap();
+        }
+        store.compact().unwrap();
+        let pages = 64_000 / 8;
+        let snapshot = store.snapshot();
+        let scan = |direction, is_long: bool| {
+            let before = store.stats().cache_misses;
+            let mut cursor = snapshot
+                .cursor(tree, Bound::Unbounded, Bound::Unbounded, direction)
+                .unwrap();
+            if is_long {
+                cursor.expect_long();
+            }
+            let mut entries = 0;
+            while cursor.next().unwrap().is_some() {
+                entries += 1;
+            }
+            assert_eq!(entries, 64_000);
+            store.stats().cache_misses - before
+        };
+        // The first one may fill the cache.
+        scan(Direction::Forward, false);
+        for (direction, is_long, most) in [
+            (Direction::Forward, false, pages / 3),
+            (Direction::Backward, false, pages / 3),
+            (Direction::Forward, true, pages / 20),
+        ] {
+            let misses = scan(direction, is_long);
+            assert!(misses < most, "{misses} of {pages} pages, {direction:?}");
+        }
+    }
 
     /// Each kept the buffer of its longest read, so that fifty sorts held tens of MiB for what they read next.
     #[test]

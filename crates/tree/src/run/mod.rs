@@ -136,6 +136,7 @@ impl Run {
             return Ok(index.clone());
         }
         if let Some(index) = self.store.cache.index(self.id) {
+            self.pin(&self.index, &index, index.bytes());
             return Ok(index);
         }
         let index = Arc::new(self.read_index()?);
@@ -161,6 +162,14 @@ impl Run {
         let (place, len) = self.filter_block();
         if let Err(error) = data.read_block(place, len, |_| ()) {
             failed(error);
+        }
+    }
+
+    /// Keeps the index of a run that was just written while the cache has room for it: the first look-up need not read it.
+    fn cache_written_index(&self, encoded: &[u8]) {
+        let (pages, end) = (self.info.pages, self.info.index_at);
+        if let Some(index) = RunIndex::decode(encoded, pages, end) {
+            self.store.cache.insert_index(self.id, Arc::new(index));
         }
     }
 
@@ -332,11 +341,12 @@ impl Run {
     }
 
     /// The page and index of a key's message, if the run has one. A filter that cannot be read is reported to `note`,
-    /// and the run is searched without it.
+    /// and the run is searched without it. If the key is expected, no filter is read that is not in memory.
     pub(crate) fn get(
         &self,
         key: &[u8],
         hash: u64,
+        is_expected: bool,
         note: impl FnOnce(&Error),
     ) -> Result<Option<(Arc<Page>, usize)>> {
         if key < &*self.info.min_key || key > &*self.info.max_key {
@@ -344,7 +354,7 @@ impl Run {
         }
         let passes = match self.filter.get() {
             Some(filter) => filter::may_contain(filter, hash),
-            None if self.lacks_filter.load(Ordering::Relaxed) => true,
+            None if is_expected || self.lacks_filter.load(Ordering::Relaxed) => true,
             None => match self.filter() {
                 Ok(filter) => filter::may_contain(&filter, hash),
                 Err(error) if error.is_damage() => {

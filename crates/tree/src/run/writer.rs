@@ -269,6 +269,7 @@ impl RunWriter {
             "U2: more pages are kept than a run has"
         );
         let run = Run::new(&self.store, extent, info);
+        run.cache_written_index(&self.index);
         for (index, page) in self.kept.drain(..).enumerate() {
             run.cache_page(index, &page);
         }
