@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What clients do to a server's memory, in groups of little memory with default settings: 1,000 idle cursors, 200 clients that do not
 # read replies of 15 MiB, 50 sorts of 800 MB, 64 writers of batches of 16 MiB, 10,000 connections; each alone and all together,
-# with indexed insertion (W1) beside. Needs root for the memory group.
+# with indexed insertion (W1) beside. Then commands of very many values, `distinct`, open transactions and small requests whose
+# replies are not read. Needs root for the memory group.
 #
 #   scripts/bounded.sh OUT
 #
@@ -17,7 +18,7 @@
 #   SERVER          binary to test [default: target/release/frond, built first]
 set -euo pipefail
 
-[ $# -eq 1 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 2; }
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

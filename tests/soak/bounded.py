@@ -125,11 +125,12 @@ def main():
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     runs = [("W1", [])] + [(load.name, [load]) for load in loads.ALL] + [("all together", list(loads.ALL))]
+    runs += [(load.name, [load]) for load in loads.ALONE]
     if options.only:
         wanted = options.only.split(",")
         runs = [one for one in runs if one[0] in wanted]
         if len(runs) != len(wanted):
-            parser.error(f"--only: the runs are W1, {', '.join(load.name for load in loads.ALL)}, all together")
+            parser.error(f"--only: the runs are W1, all together, {', '.join(load.name for load in loads.ALL + loads.ALONE)}")
     rows, details, kept_all = [], [], True
     for group, (name, chosen) in itertools.product(map(Group, options.cgroup or [None]), runs):
         print(f"== {name}, {group.limit_mib()} MiB", flush=True)
