@@ -13,6 +13,8 @@ cgroup_make() {
         folder=/sys/fs/cgroup/memory/$name
         mkdir "$folder" && echo "$bytes" >"$folder/memory.limit_in_bytes" || return 1
         echo "$bytes" >"$folder/memory.memsw.limit_in_bytes" 2>/dev/null || true
+        # Version 2 counts sockets, too. This makes version 1 count them, by themselves.
+        echo $((64 << 30)) >"$folder/memory.kmem.tcp.limit_in_bytes" 2>/dev/null || true
     else
         return 1
     fi

@@ -212,6 +212,102 @@ class Connections(Load):
                 time.sleep(0.2)
 
 
+class LargeCommands(Load):
+    """Commands of very many values: an `$in`, its `explain`, an update, a text search."""
+
+    name, number, values = "large commands", 8, 600_000
+
+    @staticmethod
+    def prepare(client, size):
+        client[DATABASE].values.insert_many([{"_id": n, "n": n, "text": f"word{n}"} for n in range(2000)])
+        client[DATABASE].values.create_index("n")
+        client[DATABASE].values.create_index([("text", "text")])
+
+    def run(self):
+        database = client_of(self.port)[DATABASE]
+        numbers = list(range(self.size(self.values)))
+        find = {"find": "values", "filter": {"n": {"$in": numbers}}, "batchSize": 1}
+        fields = {f"f{number}": 1 for number in numbers}
+        search = {"$text": {"$search": " ".join(map(str, numbers))}}
+        commands = [
+            find, {"explain": find}, {"update": "values", "updates": [{"q": {"_id": 1}, "u": {"$set": fields}}]},
+            {"find": "values", "filter": search}]
+
+        def work(index):
+            database.command(commands[index % len(commands)])
+            self.count("done")
+
+        self.threads(self.number, work)
+
+
+class Distincts(Load):
+    """Commands `distinct` of nearly 16 MiB of values."""
+
+    name, number = "distinct values", 30
+
+    @staticmethod
+    def prepare(client, size):
+        for start in range(0, size(15_000), 1000):
+            client[DATABASE].words.insert_many([{"text": f"{number} " + "x" * 1000} for number in range(start, start + 1000)])
+
+    def run(self):
+        words = client_of(self.port)[DATABASE].words
+
+        def work(_):
+            words.distinct("text")
+            self.count("done")
+
+        self.threads(self.size(self.number), work)
+
+
+class OpenTransactions(Load):
+    """Transactions of one small document each that stay open."""
+
+    name, number = "open transactions", 16
+
+    def run(self):
+        client = client_of(self.port)
+
+        def work(_):
+            session = client.start_session()
+            session.start_transaction()
+            client[DATABASE].small.insert_one({"text": "x"}, session=session)
+            # Without the end of the session the transaction would stay with the client's pool.
+            held.append(session)
+            self.count("opened")
+
+        held = []
+        self.threads(self.size(self.number), work)
+
+
+class UnreadPipelines(Load):
+    """Connections that send many small requests and read no reply."""
+
+    name, number = "unread pipelines", 5000
+
+    @staticmethod
+    def prepare(client, size):
+        client[DATABASE].lines.insert_many([{"text": "x" * 1000} for _ in range(1000)])
+
+    def run(self):
+        requests = raw.op_msg({"find": "lines", "limit": 8, "singleBatch": True}, DATABASE) * 50
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        held = []
+        while not self.ending.wait(0.002):
+            try:
+                if len(held) < self.size(self.number):
+                    connection = socket.socket()
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    connection.settimeout(0.05)
+                    connection.connect(("127.0.0.1", self.port))
+                    held.append(connection)
+                    connection.sendall(requests)
+                    self.count("asked")
+            except OSError as error:
+                self.count(type(error).__name__)
+
+
 class MainJob(Load):
     """Insertion of documents with three random indexes by `frond bench insert`."""
 
@@ -243,6 +339,8 @@ class MainJob(Load):
 
 
 ALL = (IdleCursors, UnreadReplies, Sorts, Batches, Connections)
+ALONE = (LargeCommands, Distincts, OpenTransactions, UnreadPipelines)
+"""Those that are not among all together."""
 
 
 def _run(load, port, small, counts, ending):

@@ -1,6 +1,7 @@
 """What is measured beside a load: the server's memory, threads and handles, the disk, and the time of a find by `_id`."""
 
 import csv
+import json
 import multiprocessing
 import os
 import socket
@@ -38,6 +39,33 @@ class Group:
     def usage_mib(self):
         """What the group uses, page cache included."""
         return int(self._read("memory.current", "memory.usage_in_bytes") or 0) / 1048576
+
+    def limit_mib(self):
+        """Its limit; 0 without a group."""
+        return int(self._read("memory.max", "memory.limit_in_bytes") or 0) // 1048576
+
+    def set_limit_mib(self, mib):
+        """Changes its limit. A server has read the old one when it started."""
+        for name in ("memory.max", "memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+            try:
+                with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+                    file.write(str(mib << 20))
+            except (OSError, TypeError):
+                continue
+
+    def parts_mib(self):
+        """What the group uses apart from the page cache, which the kernel takes back: memory of its processes (files that are mapped and
+        in use are not among it), memory of the kernel without sockets, and buffers of sockets. Version 2 counts all three against the
+        limit; version 1 counts sockets by themselves, and only once `memory.kmem.tcp.limit_in_bytes` was written."""
+        stat = {}
+        for line in self._read("memory.stat").splitlines():
+            name, _, value = line.partition(" ")
+            stat[name] = int(value)
+        if "anon" in stat:
+            return stat["anon"] / 1048576, stat.get("kernel", 0) / 1048576, stat.get("sock", 0) / 1048576
+        kernel = int(self._read("memory.kmem.usage_in_bytes") or 0)
+        sockets = int(self._read("memory.kmem.tcp.usage_in_bytes") or 0)
+        return stat.get("rss", 0) / 1048576, kernel / 1048576, sockets / 1048576
 
     def kills(self):
         """How often the kernel killed a process of the group for its memory."""
@@ -79,30 +107,54 @@ def percentile(values, share):
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 
+def budget_of(port):
+    """The memory budget of a server: its limits and uses in bytes, of `serverStatus`. None while it does not answer."""
+    try:
+        with raw.Connection(port, 2) as connection:
+            return connection.command({"serverStatus": 1})["frond"]
+    except (OSError, raw.Closed, struct.error, KeyError):
+        return None
+
+
 class Sampler(threading.Thread):
-    """Samples the server once a second into a table, until it is stopped."""
+    """Samples the server four times a second into a table, until it is stopped. With `budget`, what its budget counts, once a second
+    into a file of JSON lines beside the table."""
 
-    COLUMNS = ("elapsed_s", "pid", "resident_mib", "peak_mib", "group_mib", "threads", "handles", "disk_mib")
+    COLUMNS = ("elapsed_s", "pid", "resident_mib", "peak_mib", "group_mib", "anonymous_mib", "kernel_mib", "sockets_mib", "threads", "handles",
+               "disk_mib")
 
-    def __init__(self, server, group, path):
+    def __init__(self, server, group, path, budget=False):
         super().__init__(daemon=True)
         self.server, self.group, self.path = server, group, path
         self.ending = threading.Event()
         self.rows = []
+        self.budget = threading.Thread(target=self._sample_budget, daemon=True) if budget else None
+
+    def _sample_budget(self):
+        began = time.monotonic()
+        with open(os.path.join(os.path.dirname(self.path), "budget.jsonl"), "w", encoding="ascii") as file:
+            while not self.ending.wait(1):
+                found = budget_of(self.server.port)
+                if found:
+                    memory = {**found["memory"], "cache": found.get("cache")}
+                    file.write(json.dumps({"elapsed_s": round(time.monotonic() - began, 1), **memory}, default=str) + "\n")
+                    file.flush()
 
     def run(self):
         began = time.monotonic()
+        if self.budget:
+            self.budget.start()
         with open(self.path, "w", newline="", encoding="ascii") as file:
             table = csv.writer(file)
             table.writerow(self.COLUMNS)
-            while not self.ending.wait(1):
+            while not self.ending.wait(0.25):
                 pid = self.server.pid
                 status = process_status(pid)
                 if status is None:
                     continue
                 resident, peak, threads, handles = status
                 disk = folder_mib(self.server.dbpath)
-                row = (time.monotonic() - began, pid, resident, peak, self.group.usage_mib(), threads, handles, disk)
+                row = (time.monotonic() - began, pid, resident, peak, self.group.usage_mib(), *self.group.parts_mib(), threads, handles, disk)
                 self.rows.append(row)
                 table.writerow([f"{value:.1f}" if isinstance(value, float) else value for value in row])
                 file.flush()

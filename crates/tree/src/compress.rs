@@ -23,6 +23,13 @@ thread_local! {
     static ZSTD_IN: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
+/// Frees what this thread keeps for compression, a megabyte and more: for threads that seldom compress.
+pub(crate) fn free_compressors() {
+    ZLIB_OUT.take();
+    ZSTD_OUT.take();
+    TRIAL.take();
+}
+
 const ZSTD_LEVEL: i32 = 1;
 /// The shortest match of a sparse search, in bytes.
 const ZSTD_MATCH_MIN: u32 = 7;

@@ -29,7 +29,7 @@
 //! To take both under the commit lock would be simpler. But each snapshot, and so each query, would wait for the lock of the
 //! committers.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -134,6 +134,9 @@ pub(crate) struct Engine {
     pub(crate) loaded_at: AtomicU64,
     /// The search for used space that nothing refers to, after a crash.
     pub(crate) sweep: Mutex<Option<Sweep>>,
+    /// The scans that detach their snapshots from memtables now: each writes runs and has buffers for it, and many scans may find
+    /// at a time that they keep too much.
+    pub(crate) detaching: AtomicUsize,
     pub(crate) counters: Counters,
     pub(crate) conditions: Conditions,
     pub(crate) failure: OnceLock<String>,

@@ -8,9 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::compress::free_compressors;
 use crate::engine::Engine;
 use crate::memtable::{Memtable, SpareBlocks};
+use crate::run::free_buffers;
 use crate::snapshot::Snapshot;
 use crate::version::Version;
 use crate::{Error, MemoryUse, Result, Store, TreeId};
@@ -18,9 +21,27 @@ use crate::{Error, MemoryUse, Result, Store, TreeId};
 /// Memtables that only snapshots hold may take this share of the engine's part of the budget, and at least one may be
 /// there.
 const SHARE: u64 = 4;
+/// Scans that may detach their snapshots at a time.
+const TURNS: usize = 8;
 /// The data on disk for single snapshots may take this multiple of the engine's part of the budget: a memtable may be written
 /// once for each.
 const DETACHED_MULTIPLE: u64 = 6;
+
+/// The right of a scan to detach its snapshot, until it is dropped.
+struct Turn<'a>(&'a AtomicUsize);
+
+impl Turn<'_> {
+    fn take(taken: &AtomicUsize) -> Option<Turn<'_>> {
+        let turn = Turn(taken);
+        (taken.fetch_add(1, Ordering::Relaxed) < TURNS).then_some(turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Store {
     /// Bytes of memtables that only snapshots keep in memory.
@@ -52,11 +73,32 @@ impl Store {
     pub fn detach(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<Snapshot> {
         self.engine().detach(snapshot, Some(trees))
     }
+
+    /// As [`Store::detach`]; `None` while some others do the same, because it takes memory. For a reader that can go on and try again
+    /// later.
+    ///
+    /// # Errors
+    /// As [`Store::detach`].
+    pub fn try_detach(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<Option<Snapshot>> {
+        let engine = self.engine();
+        let Some(_turn) = Turn::take(&engine.detaching) else {
+            return Ok(None);
+        };
+        engine.detach(snapshot, Some(trees)).map(Some)
+    }
 }
 
 impl Engine {
     /// A snapshot of the same moment that keeps no flushed memtable in memory, for readers of some trees, or of all.
     pub(crate) fn detach(&self, snapshot: &Snapshot, only: Option<&[TreeId]>) -> Result<Snapshot> {
+        let detached = self.write_detached(snapshot, only);
+        // Threads of commands seldom write runs, and there may be hundreds of them.
+        free_buffers();
+        free_compressors();
+        detached
+    }
+
+    fn write_detached(&self, snapshot: &Snapshot, only: Option<&[TreeId]>) -> Result<Snapshot> {
         self.check_running()?;
         let (kept, flushed) = self.divide(snapshot);
         if flushed.is_empty() {
@@ -155,4 +197,36 @@ impl Engine {
 /// An empty memtable, of the least size.
 fn no_memtable() -> Arc<Memtable> {
     Arc::new(Memtable::new(0, 0, &Arc::<SpareBlocks>::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TURNS, Turn};
+    use crate::{Durability, Options, Store, TreeOptions, WriteSet};
+
+    /// 50 sorts that found at the same time that they keep too many memtables wrote runs at the same time, each with buffers of
+    /// its own.
+    #[test]
+    fn a_few_scans_detach_their_snapshots_at_a_time() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::open(Options::new(directory.path())).expect("a store");
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        set.create_tree(tree, &TreeOptions::default());
+        set.put(tree, b"key", b"value");
+        store.commit(set, Durability::Logged).expect("a commit");
+        let snapshot = store.snapshot();
+        store.checkpoint().expect("a checkpoint");
+        let turns: Vec<_> = (0..TURNS)
+            .map(|_| Turn::take(&store.engine().detaching))
+            .collect();
+        assert!(turns.iter().all(Option::is_some));
+        let detached = store.try_detach(&snapshot, &[tree]).expect("no error");
+        assert!(detached.is_none());
+        drop(turns);
+        let detached = store.try_detach(&snapshot, &[tree]).expect("no error");
+        let detached = detached.expect("a snapshot");
+        assert_eq!(store.retained_by(&detached), 0);
+        assert!(detached.contains(tree, b"key").expect("a look-up"));
+    }
 }

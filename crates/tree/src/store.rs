@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -187,6 +187,7 @@ impl Store {
             loaders: Arc::default(),
             loaded_at: AtomicU64::new(0),
             sweep: Mutex::new(opened.sweep),
+            detaching: AtomicUsize::new(0),
             counters: Counters::default(),
             conditions: Conditions::default(),
             failure: OnceLock::new(),

@@ -55,8 +55,12 @@ use crate::{Error, Result, TreeId, WriteSet};
 const MEMTABLE_BYTES_MIN: usize = 64 << 10;
 /// A memtable is as large as those before it together, up to this size.
 const MEMTABLE_BYTES_MAX: usize = 32 << 20;
-/// Each transaction may have this much, however scarce memory is.
+/// Each transaction may have this much, however scarce memory is, as long as all together have not much more than their share.
 const BYTES_MIN: usize = 256 << 10;
+/// Small ones may take this part of the budget beyond the share.
+const SHARE_OF_SMALL: u64 = 8;
+/// Memory of an open transaction beside its writes: its snapshot, its state, the first blocks of its memtable, its session.
+const OPEN_BYTES: usize = 12 << 10;
 /// All transactions together may take this share of the budget.
 const SHARE: u64 = 2;
 /// Keys that are registered or released at once under the commit lock.
@@ -355,7 +359,8 @@ impl State {
     fn bytes(&self) -> usize {
         let memtables = self.memtables().iter().map(|memtable| memtable.bytes());
         let keys = self.writes.guards().len() * Intents::KEY_BYTES;
-        memtables.sum::<usize>() + self.writes.buffer_bytes() + keys
+        let open = usize::from(!self.memtables().is_empty()) * OPEN_BYTES;
+        memtables.sum::<usize>() + self.writes.buffer_bytes() + keys + open
     }
 
     /// Makes the reservation what is in use.
@@ -367,15 +372,17 @@ impl State {
     /// Reserves what a write set will take at most.
     fn reserve_for(&mut self, set: &WriteSet) -> Result<()> {
         let keys = set.guards().len() * (Intents::KEY_BYTES + size_of::<Guard>());
-        let more = Memtable::set_bytes_max(set) + set.bytes() + set.extra_bytes() + keys;
+        let open = usize::from(self.memtables().is_empty()) * OPEN_BYTES;
+        let more = Memtable::set_bytes_max(set) + set.bytes() + set.extra_bytes() + keys + open;
         let bytes = self.reserved.bytes() + more;
-        if bytes <= BYTES_MIN {
+        let budget = self.reserved.budget();
+        let all = budget.used(MemoryUse::Transactions) + more as u64;
+        let share = budget.limit() / SHARE;
+        if bytes <= BYTES_MIN && all <= share + budget.limit() / SHARE_OF_SMALL {
             self.reserved.grow(more);
             return Ok(());
         }
-        let budget = self.reserved.budget();
-        let all = budget.used(MemoryUse::Transactions) + more as u64;
-        if all <= budget.limit() / SHARE && self.reserved.try_grow(more) {
+        if all <= share && self.reserved.try_grow(more) {
             Ok(())
         } else {
             Err(Error::OutOfMemory {

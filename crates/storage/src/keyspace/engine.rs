@@ -263,6 +263,19 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::detach`]; `None` while some others do the same.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn try_detach(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<Option<Snapshot>> {
+        match (self, snapshot) {
+            (Engine::Files(files), Snapshot::Files(snapshot)) => {
+                Ok(files.try_detach(snapshot, trees)?.map(Snapshot::from))
+            }
+            _ => Ok(Some(snapshot.clone())),
+        }
+    }
+
     /// Makes everything durable and stops. Later commits fail.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::catalog::Collection;
 use crate::op_stats;
 use frond_storage::context::OpContext;
 use frond_storage::error::Result;
-use frond_storage::keyspace::{Engine, Snapshot};
+use frond_storage::keyspace::{Engine, EngineError, Snapshot, TreeId};
 
 /// Longer stages, with the bounds of many intervals, are not kept for the profiler.
 const STAGES_BYTES_MAX: usize = 64 << 10;
@@ -125,8 +125,9 @@ impl Executor {
         }
         let mut pulled = pull(&mut self.root, &self.cx);
         while matches!(pulled, Ok(Pulled::Paused)) && self.cx.take_stopped() {
-            match self.detached_snapshot() {
+            match self.detached_snapshot(Engine::try_detach) {
                 Ok(Some(snapshot)) => self.continue_on(snapshot)?,
+                // Other operations are at it. This one goes on and tries again.
                 Ok(None) => {}
                 // There is no room on the disk, say. The operation goes on as it is, and does not try again.
                 Err(_) => self.cx.set_engine(None),
@@ -160,14 +161,20 @@ impl Executor {
     /// # Errors
     /// Errors of the engine: without room on the disk that is not possible.
     pub fn release_memory(&mut self) -> Result<()> {
-        match self.detached_snapshot()? {
+        let detach = |engine: &Engine, snapshot: &Snapshot, trees: &[TreeId]| {
+            engine.detach(snapshot, trees).map(Some)
+        };
+        match self.detached_snapshot(detach)? {
             Some(snapshot) if !self.ended => self.continue_on(snapshot),
             _ => Ok(()),
         }
     }
 
-    /// A snapshot of the same moment without flushed memtables. `None` if none is held.
-    fn detached_snapshot(&self) -> Result<Option<Snapshot>> {
+    /// A snapshot of the same moment without flushed memtables, made by `detach`. `None` if none is held.
+    fn detached_snapshot(
+        &self,
+        detach: impl FnOnce(&Engine, &Snapshot, &[TreeId]) -> Result<Option<Snapshot>, EngineError>,
+    ) -> Result<Option<Snapshot>> {
         let (engine, snapshot) = (self.cx.engine(), self.cx.held_snapshot());
         let Some((engine, snapshot)) = engine.zip(snapshot) else {
             return Ok(None);
@@ -177,7 +184,7 @@ impl Executor {
         self.root.add_trees(&mut trees);
         trees.sort_unstable();
         trees.dedup();
-        Ok(Some(engine.detach(snapshot, &trees)?))
+        Ok(detach(engine, snapshot, &trees)?)
     }
 
     fn continue_on(&mut self, snapshot: Snapshot) -> Result<()> {

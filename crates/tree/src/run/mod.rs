@@ -23,7 +23,7 @@ use crate::run_index::RunIndex;
 use crate::space::Extent;
 use crate::{Error, Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
-pub(crate) use writer::RunWriter;
+pub(crate) use writer::{RunWriter, free_buffers};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 

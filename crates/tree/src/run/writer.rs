@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_kv::{MemoryUse, Reservation};
 
@@ -15,6 +16,10 @@ use crate::{Compression, Kind, Result, filter};
 /// Larger buffers are not kept for the next writer of a thread.
 const SPARE_BYTES_MAX: usize = 8 << 20;
 
+/// All threads together keep at most this share of the engine's part of the memory: commands write runs too, while snapshots keep
+/// too many memtables, and there may be hundreds of threads.
+const SPARE_SHARE: u64 = 32;
+
 /// The buffers of a writer that are kept for the next one.
 #[derive(Default)]
 struct Buffers {
@@ -26,6 +31,29 @@ struct Buffers {
     index: Vec<u8>,
     page: PageBuilder,
     payload: Vec<u8>,
+    /// While they are kept.
+    kept: Kept,
+}
+
+/// Bytes of all buffers that are kept.
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// A part of [`KEPT`].
+#[derive(Default)]
+struct Kept(u64);
+
+impl Kept {
+    /// Counts more bytes, if all are then at most `most`.
+    fn take(bytes: u64, most: u64) -> Option<Kept> {
+        let kept = Kept(bytes);
+        (KEPT.fetch_add(bytes, Ordering::Relaxed) + bytes <= most).then_some(kept)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 impl Buffers {
@@ -39,6 +67,11 @@ impl Buffers {
 thread_local! {
     /// The buffers of a thread's last writer.
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+/// Frees the buffers that this thread keeps.
+pub(crate) fn free_buffers() {
+    SPARE.take();
 }
 
 /// Bounds of keys: the lower one inclusive, and the upper one exclusive, if there is one.
@@ -93,6 +126,7 @@ impl RunWriter {
             index,
             page,
             payload,
+            kept: _,
         } = SPARE.take().unwrap_or_default();
         RunWriter {
             store: store.clone(),
@@ -170,14 +204,19 @@ impl RunWriter {
     /// Finishes the last run and returns all of them in key order.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
         self.finish_run(None)?;
-        let buffers = Buffers {
+        let mut buffers = Buffers {
             blocks: std::mem::take(&mut self.blocks),
             hashes: std::mem::take(&mut self.hashes),
             index: std::mem::take(&mut self.index),
             page: std::mem::take(&mut self.page),
             payload: std::mem::take(&mut self.payload),
+            kept: Kept::default(),
         };
-        if buffers.bytes() <= SPARE_BYTES_MAX {
+        let most = self.store.budget.bytes() / SPARE_SHARE;
+        if buffers.bytes() <= SPARE_BYTES_MAX
+            && let Some(kept) = Kept::take(buffers.bytes() as u64, most)
+        {
+            buffers.kept = kept;
             SPARE.set(Some(buffers));
         }
         Ok(self.done)
@@ -286,5 +325,24 @@ impl RunWriter {
         self.hashes.clear();
         self.logical_bytes = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hundreds of threads kept up to 8 MiB each.
+    #[test]
+    fn all_threads_together_keep_few_buffers() {
+        // Other tests keep some, too.
+        let most = KEPT.load(Ordering::Relaxed) + (64 << 20);
+        let mut kept: Vec<Kept> = Vec::new();
+        while let Some(one) = Kept::take(8 << 20, most) {
+            kept.push(one);
+        }
+        assert!(kept.len() <= 8, "{}", kept.len());
+        kept.clear();
+        assert!(Kept::take(8 << 20, most).is_some());
     }
 }

@@ -292,6 +292,31 @@ fn a_large_transaction_fits_into_the_budget() {
     assert!(store.snapshot().contains(documents, &last).unwrap());
 }
 
+/// 29,000 open transactions with one small document each took 400 MiB, of which 33 MiB were counted.
+#[test]
+fn many_small_transactions_are_refused_before_they_take_all_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = with_tree(options(directory.path()));
+    let mut open = Vec::new();
+    let refused = loop {
+        let transaction = store.begin(&store.snapshot());
+        let number = open.len() as u32;
+        if let Err(error) = stage_put(&transaction, tree, &number.to_be_bytes(), b"small") {
+            break error;
+        }
+        open.push(transaction);
+    };
+    assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+    let used = store.memory().used(MemoryUse::Transactions);
+    assert!(used as usize > open.len() * (12 << 10), "{used}");
+    assert!(used < store.memory().limit() / 4 * 3, "{used}");
+    open.truncate(open.len() / 2);
+    let transaction = store.begin(&store.snapshot());
+    stage_put(&transaction, tree, b"another", b"small").unwrap();
+    drop((open, transaction));
+    assert_eq!(store.memory().used(MemoryUse::Transactions), 0);
+}
+
 #[test]
 fn a_transaction_that_exceeds_the_limits_is_refused() {
     let directory = tempfile::tempdir().unwrap();
