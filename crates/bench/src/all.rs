@@ -10,6 +10,7 @@ use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
 use crate::insert;
 use crate::manykeys;
+use crate::mixed;
 use crate::rolling;
 use crate::sysbench;
 use crate::system::Scheme;
@@ -55,6 +56,8 @@ pub enum Name {
     Rolling,
     /// W8
     Counters,
+    /// W9
+    Mixed,
 }
 
 /// Runs the workloads. The report is written after each of them. An error of one does not stop the
@@ -113,6 +116,7 @@ impl Options {
                 Name::Groups => Box::new(self.parse::<groups::Work>(*name)?),
                 Name::Rolling => Box::new(self.parse::<rolling::Work>(*name)?),
                 Name::Counters => Box::new(self.parse::<counters::Work>(*name)?),
+                Name::Mixed => Box::new(self.parse::<mixed::Work>(*name)?),
             };
             workload.check()?;
             Ok(workload)

@@ -20,6 +20,7 @@ mod logins;
 mod machine;
 mod manykeys;
 mod meter;
+mod mixed;
 mod mongodb;
 pub mod null;
 mod operations;
@@ -72,6 +73,8 @@ pub enum Command {
     Rolling(Options<rolling::Work>),
     /// Add 1 to random counters, which are made if they are not there, and read some meanwhile
     Counters(Options<counters::Work>),
+    /// Find documents larger than memory by many connections, without a writer and beside one
+    Mixed(Options<mixed::Work>),
     /// All of these, one after the other, in one report
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
@@ -106,6 +109,7 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::Groups(options) => measure(&options.common, &options.work, &known),
         Command::Rolling(options) => measure(&options.common, &options.work, &known),
         Command::Counters(options) => measure(&options.common, &options.work, &known),
+        Command::Mixed(options) => measure(&options.common, &options.work, &known),
         Command::All(options) => all::run(&options, &known),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
