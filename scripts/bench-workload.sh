@@ -7,8 +7,8 @@
 # samples the server's resident memory and the group's usage each second. OUT gets the benchmark's
 # report, memory.csv, server.log and run.md. From the environment:
 #
-#   WORKLOAD        insert     or multikey, manykeys, sysbench, indexcost, groups, rolling, counters, everyday; or all of them
-#   DOCUMENTS                  documents to insert [default: 10000000, manykeys 2000, counters 50000000, else that of
+#   WORKLOAD        insert     or multikey, manykeys, sysbench, indexcost, groups, rolling, counters, everyday, mixed; or all of them
+#   DOCUMENTS                  documents to insert [default: 10000000, manykeys 2000, counters 50000000, mixed 4000000, else that of
 #                              `frond bench`]; all has --scale instead, rolling --retention
 #   MEMORY_MIB      512        limit of the cgroup; 0 for none
 #   BENCH_OPTIONS              more options for `frond bench`, such as "--journal"
@@ -28,6 +28,7 @@ case $workload in
     insert | multikey) documents=${DOCUMENTS:-10000000} ;;
     manykeys) documents=${DOCUMENTS:-2000} ;;
     counters) documents=${DOCUMENTS:-50000000} ;;
+    mixed) documents=${DOCUMENTS:-4000000} ;;
     sysbench | indexcost | groups | everyday) documents=${DOCUMENTS:-} ;;
     rolling)
         documents=
@@ -37,7 +38,7 @@ case $workload in
         documents=
         [ -z "${DOCUMENTS:-}" ] || { echo 'WORKLOAD=all has BENCH_OPTIONS="--scale PART", not DOCUMENTS' >&2; exit 2; }
         ;;
-    *) echo "WORKLOAD=$workload is none of insert, multikey, manykeys, sysbench, indexcost, groups, rolling, counters, everyday and all" >&2; exit 2 ;;
+    *) echo "WORKLOAD=$workload is none of insert, multikey, manykeys, sysbench, indexcost, groups, rolling, counters, everyday, mixed and all" >&2; exit 2 ;;
 esac
 # --scale replaces the default number of documents.
 if [ -z "${DOCUMENTS:-}" ] && [[ " ${BENCH_OPTIONS:-} " == *" --scale"* ]]; then documents=; fi

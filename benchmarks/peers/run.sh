@@ -7,7 +7,7 @@
 # their memory each second, and stops them. OUT gets the report of `frond bench all`, memory.csv, the
 # servers' logs and run.md. With the defaults it takes about an hour on 2 cores. From the environment:
 #
-#   WORKLOADS             insert multikey manykeys sysbench indexcost groups; also rolling, counters, everyday
+#   WORKLOADS             insert multikey manykeys sysbench indexcost groups; also rolling, counters, everyday, mixed
 #   MEMORY_MIB            512        limit of each cgroup; 0 for none
 #   MINUTES               8          a workload on a server ends after this much of its own time
 #   SCALE                 1          all sizes below times this, such as 0.01 for a trial
@@ -20,6 +20,7 @@
 #   ROLLING_RETENTION     60         W7: seconds that a document stays; the run takes four times as long on each server
 #   COUNTERS_DOCUMENTS    50000000   W8: counters
 #   EVERYDAY_DOCUMENTS    1000000    W9: documents
+#   MIXED_DOCUMENTS       4000000    W10: documents before the reads
 #   INSERT_OPTIONS …                 more options for a workload, such as "--threads 4"
 #   BENCH_OPTIONS                    more options for all, such as "--null --turns 10"
 #   URIS                             more servers, such as "mongodb://127.0.0.1:27018/"
@@ -29,7 +30,7 @@
 #   DATA                             folder for the data, which is removed at the end [default: beside OUT]
 set -euo pipefail
 
-usage() { sed -n '2,29s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,33s/^# \{0,1\}//p' "$0"; }
 case "${1:-}" in -h | --help) usage; exit 0 ;; esac
 [ $# -eq 1 ] || { usage >&2; exit 2; }
 mkdir -p "$1"
@@ -63,7 +64,8 @@ for workload in "${workloads[@]}"; do
         rolling) words="--retention $(size "${ROLLING_RETENTION:-60}") ${ROLLING_OPTIONS:---expire partitions}" ;;
         counters) words="--documents $(size "${COUNTERS_DOCUMENTS:-50000000}") ${COUNTERS_OPTIONS:-}" ;;
         everyday) words="--documents $(size "${EVERYDAY_DOCUMENTS:-1000000}") ${EVERYDAY_OPTIONS:-}" ;;
-        *) echo "WORKLOADS: $workload is none of insert, multikey, manykeys, sysbench, indexcost, groups, rolling, counters and everyday" >&2; exit 2 ;;
+        mixed) words="--documents $(size "${MIXED_DOCUMENTS:-4000000}") ${MIXED_OPTIONS:-}" ;;
+        *) echo "WORKLOADS: $workload is none of insert, multikey, manykeys, sysbench, indexcost, groups, rolling, counters, everyday and mixed" >&2; exit 2 ;;
     esac
     with+=(--with "$workload $(tr -s ' \n' '  ' <<<"$words")")
 done

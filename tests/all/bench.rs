@@ -469,6 +469,39 @@ fn everyday_operations_answer_what_the_documents_hold() {
 }
 
 #[test]
+fn reads_are_measured_alone_and_beside_a_paced_writer() {
+    let server = Server::start();
+    let out = server.folder.path().join("mixed");
+    let args = [
+        "--documents",
+        "5000",
+        "--readers",
+        "3",
+        "--rounds",
+        "2",
+        "--seconds",
+        "0.5",
+        "--batch",
+        "20",
+        "--write-rate",
+        "400",
+    ];
+    let done = server.bench_of("mixed", &out, &args).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    let report = Report::read(&out, "mixed");
+    assert_eq!(report.ended, "complete");
+    let figure = |name| report.figure(name).unwrap();
+    assert!(figure("documents written beside the finds") > 0.0);
+    for phase in ["alone", "beside"] {
+        assert!(figure(&format!("finds {phase}")) > 0.0);
+        assert!(figure(&format!("find by _id latency p99, {phase}")) > 0.0);
+        assert!(figure(&format!("find by an index latency p99, {phase}")) > 0.0);
+    }
+    assert!(figure("find latency p99, beside / alone") > 0.0);
+}
+
+#[test]
 fn all_workloads_beside_a_server_that_stores_nothing() {
     let server = Server::start();
     let out = server.folder.path().join("all");
@@ -482,6 +515,7 @@ fn all_workloads_beside_a_server_that_stores_nothing() {
         "rolling --retention 2 --periods 1.5",
         "counters --documents 2000 --seconds 0.5 --single-seconds 0.2 --preload 0.5",
         "everyday --documents 2000 --rounds 2 --repeats 20",
+        "mixed --documents 3000 --readers 2 --rounds 1 --seconds 0.5",
     ] {
         args.extend(["--with", with]);
     }
@@ -497,6 +531,7 @@ fn all_workloads_beside_a_server_that_stores_nothing() {
         "rolling",
         "counters",
         "everyday",
+        "mixed",
     ] {
         assert_eq!(Report::read(&out, workload).ended, "complete", "{workload}");
     }

@@ -11,6 +11,7 @@ use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
 use crate::insert;
 use crate::manykeys;
+use crate::mixed;
 use crate::rolling;
 use crate::sysbench;
 use crate::system::Scheme;
@@ -58,6 +59,8 @@ pub enum Name {
     Counters,
     /// W9
     Everyday,
+    /// W10
+    Mixed,
 }
 
 /// Runs the workloads. The report is written after each of them. An error of one does not stop the
@@ -117,6 +120,7 @@ impl Options {
                 Name::Rolling => Box::new(self.parse::<rolling::Work>(*name)?),
                 Name::Counters => Box::new(self.parse::<counters::Work>(*name)?),
                 Name::Everyday => Box::new(self.parse::<everyday::Work>(*name)?),
+                Name::Mixed => Box::new(self.parse::<mixed::Work>(*name)?),
             };
             workload.check()?;
             Ok(workload)

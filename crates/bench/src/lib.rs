@@ -21,6 +21,7 @@ mod logins;
 mod machine;
 mod manykeys;
 mod meter;
+mod mixed;
 mod mongodb;
 pub mod null;
 mod operations;
@@ -75,6 +76,8 @@ pub enum Command {
     Counters(Options<counters::Work>),
     /// Count, find, aggregate and change small documents, in operations of everyday, one after the other
     Everyday(Options<everyday::Work>),
+    /// Find documents larger than memory by many connections, without a writer and beside one
+    Mixed(Options<mixed::Work>),
     /// All of these, one after the other, in one report
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
@@ -110,6 +113,7 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::Rolling(options) => measure(&options.common, &options.work, &known),
         Command::Counters(options) => measure(&options.common, &options.work, &known),
         Command::Everyday(options) => measure(&options.common, &options.work, &known),
+        Command::Mixed(options) => measure(&options.common, &options.work, &known),
         Command::All(options) => all::run(&options, &known),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))

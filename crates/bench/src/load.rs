@@ -86,9 +86,19 @@ impl<'a> Load<'a> {
 
     /// Inserts batches until all documents are claimed or the run stops. `insert_into` was called.
     pub fn insert(&self, session: &mut dyn Session, meter: &Meter) -> Result<()> {
+        self.insert_when(session, meter, || true)
+    }
+
+    /// As [`Load::insert`]; before each batch `due` waits, and returns false to end.
+    pub fn insert_when(
+        &self,
+        session: &mut dyn Session,
+        meter: &Meter,
+        mut due: impl FnMut() -> bool,
+    ) -> Result<()> {
         let mut documents = Vec::new();
         let mut ready = self.next(session, &mut documents)?;
-        while ready > 0 {
+        while ready > 0 && due() {
             let sent = ready;
             let start = Instant::now();
             session.send()?;

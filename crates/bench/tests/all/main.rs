@@ -37,6 +37,13 @@ fn small(workload: &str) -> Vec<&'static str> {
             "--seconds=0.3",
             "--single-seconds=0.1",
         ],
+        "mixed" => vec![
+            "--documents=1500",
+            "--batch=50",
+            "--readers=3",
+            "--rounds=2",
+            "--seconds=0.2",
+        ],
         other => unreachable!("{other}"),
     }
 }

@@ -12,6 +12,7 @@ fn every_workload_leaves_its_files() {
         ("indexcost", vec!["--finds=0"], 1),
         ("rolling", vec!["--ttl-sleep=0"], 2),
         ("counters", vec![], 1),
+        ("mixed", vec!["--read-rate=200"], 1),
     ] {
         let (port, _) = start(MODERN);
         let report = bench(workload, &[port], &small_with(workload, &args));
