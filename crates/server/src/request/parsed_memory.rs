@@ -69,7 +69,7 @@ fn words(text: &str) -> usize {
         .count()
 }
 
-/// What is parsed of a command at a time. The statements of a write are parsed one after the other, and the documents of an insert
+/// The part of a command that is parsed at a time. The statements of a write are parsed one after the other, and the documents of an insert
 /// are not.
 fn parsed(request: &Request<'_>) -> Parsed {
     let mut rest = Parsed::default();
