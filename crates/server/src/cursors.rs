@@ -97,6 +97,8 @@ pub struct Cursor {
     ended: bool,
     /// The memory that it holds while it is idle.
     reserved: Option<Reservation>,
+    /// The memory of its query and of the command that opened it, if they are large.
+    pub parsed: Option<Reservation>,
 }
 
 /// The memory of a cursor, in bytes.
@@ -143,6 +145,7 @@ impl Cursor {
             token_before_pending: None,
             ended: false,
             reserved: None,
+            parsed: None,
         }
     }
 

@@ -26,6 +26,9 @@ const CHECK: Duration = Duration::from_millis(5);
 /// The longest wait of a command for a reply that cannot be made smaller.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// The same while memory is scarce.
+const SHORT_WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// A quota counts as short for this time after a request for memory had to wait.
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -126,17 +129,27 @@ impl MemoryQuota {
         self.permit(units, bytes)
     }
 
-    /// Waits for `bytes` bytes on this thread.
+    /// Waits for `bytes` bytes on this thread, for a short time only while `is_scarce`: what the operation keeps meanwhile takes memory,
+    /// too.
     ///
     /// # Errors
     /// `ExceededMemoryLimit` (146) if too many wait or there is none for long; an interruption.
-    pub fn wait_here(self: &Arc<MemoryQuota>, bytes: usize, limits: &OpContext) -> Result<Permit> {
+    pub fn wait_here(
+        self: &Arc<MemoryQuota>,
+        bytes: usize,
+        limits: &OpContext,
+        is_scarce: impl Fn() -> bool,
+    ) -> Result<Permit> {
         if let Some(permit) = self.try_acquire(bytes) {
             return Ok(permit);
         }
         let _waiting = Waiting::begin(&self.waiting);
-        let until = Instant::now() + WAIT_MAX;
-        while self.waiting.load(Ordering::Relaxed) <= MEMORY_WAITS_MAX && Instant::now() < until {
+        let began = Instant::now();
+        let goes_on = || {
+            let waited = began.elapsed();
+            waited < WAIT_MAX && (waited < SHORT_WAIT_MAX || !is_scarce())
+        };
+        while self.waiting.load(Ordering::Relaxed) <= MEMORY_WAITS_MAX && goes_on() {
             limits.check()?;
             std::thread::sleep(CHECK);
             if let Some(permit) = self.try_acquire(bytes) {
@@ -213,8 +226,10 @@ mod tests {
         assert!(!quota.is_short() && quota.try_acquire(300 << 10).is_none());
         assert!(quota.is_short());
         let limits = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
-        let error = quota.wait_here(300 << 10, &limits).err().unwrap();
+        let error = quota.wait_here(300 << 10, &limits, || false).err().unwrap();
         assert_eq!(error.code(), ErrorCode::MaxTimeMSExpired);
+        let error = quota.wait_here(300 << 10, &OpContext::new(), || true).err();
+        assert_eq!(error.unwrap().code(), ErrorCode::ExceededMemoryLimit);
         first.shrink_to(100 << 10);
         let second = quota.try_acquire(900 << 10).unwrap();
         // More than there ever is takes all.

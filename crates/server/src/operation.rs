@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, Timestamp};
-use frond_store::{LastWritten, OpStats};
+use frond_store::{LastWritten, OpStats, Reservation};
 
 use crate::memory_quota::Permit;
 use crate::observability::op_record::Waited;
@@ -19,6 +19,10 @@ pub struct Permits {
     pub ticket: Option<HeldTicket>,
     /// Memory for its reply, which is held until the reply is sent.
     pub reply: Option<Permit>,
+    /// Memory for what is parsed of its request, if that is large. A cursor that stays open keeps it.
+    pub parsed: Option<Reservation>,
+    /// Memory for what it has made outside of a batch.
+    pub values: Option<Reservation>,
 }
 
 /// One command of a client while it runs or waits.

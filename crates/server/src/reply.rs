@@ -87,6 +87,7 @@ pub fn open_cursor(
         open.has_cursors.store(true, Ordering::Relaxed);
     }
     cursor.query_shape = cx.operation.query_shape;
+    cursor.parsed = cx.operation.permits.parsed.take();
     // Without the secrets of the command, as its operation shows it.
     cursor.originating = Arc::new(cx.connection.running.lock().command_doc());
     // The time limit of a find with a tailable cursor applies to its first batch only.

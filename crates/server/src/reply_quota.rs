@@ -50,7 +50,9 @@ impl BatchQuota for ReplyQuota<'_> {
                 self.server.execution.executor.give_back(held);
             }
             let began = Instant::now();
-            let reserved = quota.wait_here(bytes, self.limits);
+            // The snapshot of a query that waits keeps the memtables of its moment.
+            let reserved =
+                quota.wait_here(bytes, self.limits, || self.server.store.retains_too_much());
             update_op_stats(|op_stats| op_stats.room_wait += began.elapsed());
             permit = Some(reserved?);
         }

@@ -602,7 +602,7 @@ impl DocumentStore {
         };
         match question.plan(self.catalog(), ns, context)? {
             None => Ok(ArrayBuf::new()),
-            Some(planned) => distinct::values(planned, path, context)
+            Some(planned) => distinct::values(planned, path, self.memory(), context)
                 .map_err(|error| error.in_execution(reading("distinct", ns))),
         }
     }

@@ -8,6 +8,7 @@ use crate::catalog::ResolvedView;
 use crate::exec::cursor::QueryCursor;
 use crate::find::Distinct;
 use crate::find::{CountRequest, FindRequest};
+use crate::memory::take;
 use crate::store::DocumentStore;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Result, command};
@@ -232,8 +233,11 @@ impl DocumentStore {
         let view = self.resolve_view(ns)?;
         let collator = view.map(|view| view.collator()).transpose()?;
         let mut distinct = Distinct::new(path, collator.as_ref().unwrap_or(Collator::BINARY));
+        let mut reserved = None;
         while let Some(doc) = cursor.next()? {
             distinct.add(&doc)?;
+            let held = distinct.held_bytes();
+            take(&mut reserved, Some(self.memory()), held, "distinct")?;
         }
         Ok(distinct.into_array())
     }

@@ -13,6 +13,7 @@ mod handled;
 mod legacy;
 mod limits;
 mod parse;
+mod parsed_memory;
 mod pipeline;
 mod record;
 mod rules;

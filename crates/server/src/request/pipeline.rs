@@ -26,7 +26,7 @@ use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
 use super::waits::{REPLIES_WAIT, interrupted, replies_read, until};
-use super::{Stopping, audit, durability, gate, record, tracing};
+use super::{Stopping, audit, durability, gate, parsed_memory, record, tracing};
 use crate::authorization::Caller;
 use crate::client::Client;
 use crate::commands;
@@ -478,12 +478,19 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             }
         }
         // It may have waited, for a ticket or for documents.
-        if let Err(failure) = context.check() {
-            let failure = Error::from(failure);
-            return Err(match statement {
-                Some(statement) => statement.explain(failure),
-                None => failure,
-            });
+        let checked = context.check().map_err(Error::from);
+        let parsed = checked.and_then(|()| match after {
+            None => parsed_memory::reserve(server, request, &context),
+            Some(_) => Ok(operation.permits.parsed.take()),
+        });
+        match parsed {
+            Ok(parsed) => operation.permits.parsed = parsed,
+            Err(failure) => {
+                return Err(match statement {
+                    Some(statement) => statement.explain(failure),
+                    None => failure,
+                });
+            }
         }
         *waiting_cursor = None;
         if known.spec.admission == Some(AdmissionClass::Read) {

@@ -6,10 +6,11 @@ use frond_query::spill::key_prefix;
 
 use super::Planned;
 use crate::exec::operator::Flow;
-use crate::memory::make_room;
+use crate::memory::{make_room, take};
 use frond_error::ErrorCode;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Result, command};
+use frond_storage::keyspace::MemoryBudget;
 
 /// Bytes of a reply beside the values.
 const REPLY_BYTES: usize = 16 * 1024;
@@ -20,14 +21,26 @@ const BYTES_MAX: usize = MAX_DOCUMENT_BYTES - REPLY_BYTES;
 /// Collects the values, in MongoDB's order.
 ///
 /// # Errors
-/// 17217 if they are larger than one document; errors of the plan.
-pub(crate) fn values(planned: Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
+/// 17217 if they are larger than one document, 146 beyond what other operations leave; errors of the plan.
+pub(crate) fn values(
+    planned: Planned,
+    path: &str,
+    memory: &MemoryBudget,
+    context: &OpContext,
+) -> Result<ArrayBuf> {
     let mut executor = planned.rows(&planned.wanted(), context);
     let mut distinct = Distinct::new(path, planned.question.sort.collator());
     // Its snapshot is the executor's, which may let go of memtables.
     drop(planned);
+    let mut reserved = None;
     executor.for_each(&mut |row| {
         distinct.add(row.doc)?;
+        take(
+            &mut reserved,
+            Some(memory),
+            distinct.held_bytes(),
+            "distinct",
+        )?;
         Ok(Flow::Continue)
     })?;
     Ok(distinct.into_array())
@@ -185,6 +198,11 @@ impl Distinct {
         };
         self.found.sort_unstable_by(order);
         (self.found).dedup_by(|b, a| a.prefix == b.prefix && a.key(store) == b.key(store));
+    }
+
+    /// Bytes that it holds, with the copy that it makes in the end.
+    pub fn held_bytes(&self) -> usize {
+        self.store.capacity() + self.bytes + self.found.capacity() * size_of::<Found>()
     }
 
     pub fn into_array(mut self) -> ArrayBuf {

@@ -42,6 +42,9 @@ impl Command for Distinct {
             collation.as_ref(),
             &cx.limits,
         )?;
+        // The values and the reply that has them.
+        let bytes = 2 * values.as_doc().len_bytes();
+        cx.operation.permits.values = Some(cx.server.execution.quotas.replies.count(bytes));
         let mut reply = DocBuf::new();
         reply.push("values", &values);
         if let Some(point_in_time) = &cx.point_in_time {
@@ -53,9 +56,32 @@ impl Command for Distinct {
 
 #[cfg(test)]
 mod tests {
-    use frond_bson::doc;
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{ArrayBuf, DocBuf, doc};
+    use frond_store::MemoryUse;
 
     use crate::testing::TestServer;
+
+    /// 30 of 16 MiB each at a time took 1.3 GiB of a server in 256 MiB.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn values_come_from_the_memory_of_all_operations() {
+        let mut server = TestServer::with(|settings| settings.cache_bytes = Some(16 << 20));
+        let text = |number: i32| format!("{number} {}", "x".repeat(2000));
+        let documents: Vec<DocBuf> = (0..500).map(|n| doc! {"a": text(n)}).collect();
+        let documents: ArrayBuf = documents.iter().collect();
+        server.run("test", doc! {"insert": "c", "documents": &documents});
+        let distinct = doc! {"distinct": "c", "key": "a"};
+        let store = server.server.store.clone();
+        let free = usize::try_from(store.memory().free()).unwrap();
+        let others = store.memory().reserve(MemoryUse::Replies, free - (1 << 20));
+        assert_eq!(server.code("test", distinct.clone()), 146);
+        drop(others);
+        let reply = server.run("test", distinct);
+        assert_eq!(reply.get_array("values").unwrap().values().count(), 500);
+        assert_eq!(store.memory().used(MemoryUse::Queries), 0);
+        assert_eq!(store.memory().used(MemoryUse::Replies), 0);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn values_are_listed_once() {
