@@ -36,7 +36,7 @@ struct Parsed {
 }
 
 impl Parsed {
-    fn of(document: &Doc) -> Parsed {
+    fn from_document(document: &Doc) -> Parsed {
         Parsed {
             values: values(document),
             bytes: document.len_bytes(),
@@ -80,17 +80,17 @@ fn parsed(request: &Request<'_>) -> Parsed {
             ("updates" | "deletes" | "ops", Value::Array(statements)) => {
                 for statement in statements.values() {
                     if let Value::Document(statement) = statement {
-                        largest = largest.max(Parsed::of(statement));
+                        largest = largest.max(Parsed::from_document(statement));
                     }
                 }
             }
             (_, Value::Document(inner)) => {
-                let inner = Parsed::of(inner);
+                let inner = Parsed::from_document(inner);
                 rest.values += inner.values;
                 rest.bytes += inner.bytes;
             }
             (_, Value::Array(inner)) => {
-                let inner = Parsed::of(inner);
+                let inner = Parsed::from_document(inner);
                 rest.values += inner.values;
                 rest.bytes += inner.bytes;
             }
@@ -103,7 +103,7 @@ fn parsed(request: &Request<'_>) -> Parsed {
         }
         for document in *documents {
             if let Ok(statement) = Doc::validate(document) {
-                largest = largest.max(Parsed::of(statement));
+                largest = largest.max(Parsed::from_document(statement));
             }
         }
     }
