@@ -491,7 +491,7 @@ fn reads_are_measured_alone_and_beside_a_paced_writer() {
     assert!(done.status.success(), "{text}");
     let report = Report::read(&out, "mixed");
     assert_eq!(report.ended, "complete");
-    let figure = |name| report.figure(name).unwrap();
+    let figure = |name: &str| report.figure(name).unwrap();
     assert!(figure("documents written beside the finds") > 0.0);
     for phase in ["alone", "beside"] {
         assert!(figure(&format!("finds {phase}")) > 0.0);
