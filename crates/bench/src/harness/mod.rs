@@ -208,7 +208,7 @@ impl Run {
             }
             processes.push(process.filter(|_| !target.is_null()));
         }
-        Ok(Pauses::of(processes))
+        Ok(Pauses::for_servers(processes))
     }
 
     /// The columns of tables: the targets.

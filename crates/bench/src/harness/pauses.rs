@@ -15,7 +15,7 @@ pub struct Pauses {
 
 impl Pauses {
     /// Of servers on this machine, by their processes.
-    pub fn of(servers: impl IntoIterator<Item = Option<u32>>) -> Pauses {
+    pub fn for_servers(servers: impl IntoIterator<Item = Option<u32>>) -> Pauses {
         let pid = |number: Option<u32>| Pid::from_raw(i32::try_from(number?).ok()?);
         Pauses {
             servers: servers.into_iter().map(pid).collect(),
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn one_server_runs_at_a_time_and_all_in_the_end() {
         let mut servers = [sleeper(), sleeper()];
-        let pauses = Pauses::of(servers.iter().map(|server| Some(server.id())));
+        let pauses = Pauses::for_servers(servers.iter().map(|server| Some(server.id())));
         for turn in [0, 1, 0] {
             pauses.let_run(turn).expect("they are our own");
             let [first, second] = &servers;
@@ -135,7 +135,7 @@ mod tests {
     fn a_server_that_is_gone_is_an_error() {
         let mut server = sleeper();
         server.kill().and_then(|()| server.wait()).expect("it ends");
-        let pauses = Pauses::of([Some(server.id()), None]);
+        let pauses = Pauses::for_servers([Some(server.id()), None]);
         let error = pauses.let_run(1).expect_err("there is no such process");
         assert!(error.to_string().contains("pausing process"), "{error}");
         Pauses::default().let_run(3).expect("nothing is paused");
