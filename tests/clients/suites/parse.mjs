@@ -18,6 +18,8 @@ await client.db('parse').dropDatabase();
 
 const app = express();
 const listener = http.createServer(app);
+// On a busy machine the client would send a request on a connection that is closed as idle at the same moment.
+listener.keepAliveTimeout = 0;
 await new Promise((resolve) => { listener.listen(0, '127.0.0.1', resolve); });
 const serverURL = `http://127.0.0.1:${listener.address().port}/parse`;
 const parseServer = new ParseServer({
