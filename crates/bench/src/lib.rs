@@ -74,7 +74,7 @@ pub enum Command {
     Rolling(Options<rolling::Work>),
     /// Add 1 to random counters, which are made if they are not there, and read some meanwhile
     Counters(Options<counters::Work>),
-    /// Count, find, aggregate and change small documents, in operations of everyday, one after the other
+    /// Run everyday operations on small documents one after the other: counts, finds, aggregations and writes
     Everyday(Options<everyday::Work>),
     /// Find documents larger than memory by many connections, without a writer and beside one
     Mixed(Options<mixed::Work>),

@@ -26,7 +26,7 @@ const CHECK: Duration = Duration::from_millis(5);
 /// The longest wait of a command for a reply that cannot be made smaller.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The same while memory is scarce.
+/// The longest wait while memory is scarce, because the waiting command keeps memory itself.
 const SHORT_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// A quota counts as short for this time after a request for memory had to wait.

@@ -259,8 +259,8 @@ impl Drop for Statement<'_> {
     }
 }
 
-/// Before a commit of a transaction that is not open here is answered: another server over the same data, where it may be open,
-/// can commit it no more, or has done so.
+/// Settles the outcome of a transaction that is not open on this server before its commit is answered. Another server over the same data
+/// may have it open: afterwards that server has committed it, or cannot commit it any more.
 fn settle_elsewhere(server: &Server, session: &mut Used, id: SessionId, number: i64) -> Result<()> {
     let is_unknown = |found: &Result<Found<'_, Arc<Open>>>| matches!(found, Err(failure) if failure.code() == ErrorCode::NoSuchTransaction);
     if !is_unknown(&session.find(id, number, true)) {

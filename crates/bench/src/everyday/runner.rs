@@ -196,7 +196,7 @@ impl<'a> EverydayRunner<'a> {
         Ok(elapsed)
     }
 
-    /// Inserts again what was deleted, in requests of up to [`BATCH`]. Returns the time of as many documents.
+    /// Inserts the deleted documents again, in requests of up to [`BATCH`] documents. Returns the mean time for [`BATCH`] documents.
     fn insert_many(&mut self) -> Result<Duration> {
         let (mut bytes, mut elapsed) = (Vec::new(), Duration::ZERO);
         for numbers in self.model.deleted.chunks(BATCH as usize) {
@@ -217,7 +217,7 @@ impl<'a> EverydayRunner<'a> {
         Ok(elapsed.mul_f64(BATCH as f64 / inserted))
     }
 
-    /// The operation of a round: of a short one the mean time of its requests.
+    /// Runs an operation once, or `--repeats` times if it is short. Returns the mean time of its requests.
     fn step(&mut self, step: Step) -> Result<Duration> {
         // Deletes and inserts of a round are about the same documents.
         let seed = match step {
@@ -231,7 +231,7 @@ impl<'a> EverydayRunner<'a> {
         let mut elapsed = Duration::ZERO;
         let repeats = u64::from(self.work.repeats);
         let all = self.model.documents;
-        // Different ones, as far as there are as many.
+        // The requests of a round use different documents, unless there are fewer documents than requests.
         let (first, stride) = (random.below(all), all / repeats.min(all));
         let mut document = Vec::new();
         let mut many = Vec::new();

@@ -16,7 +16,7 @@ const SCALE: f64 = 0.04;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Collection of the documents
-    #[arg(long, default_value = "w9", value_name = "NAME")]
+    #[arg(long, default_value = "w10", value_name = "NAME")]
     pub collection: String,
 
     /// Documents that are inserted before the reads [default: 4000000]
@@ -32,7 +32,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub readers: u16,
 
-    /// Finds a second of all connections together; 0 is as many as they can
+    /// Finds per second of all connections together; 0 sets no limit
     #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = |text: &str| number(text, 0.0..=1e9, ""))]
     pub read_rate: f64,
 
@@ -74,7 +74,7 @@ impl Work {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Documents a second that the writers insert together beside the reads; `None` is as many as they can.
+    /// The rate of all writers together during the reads, in documents per second; `None` sets no limit.
     pub fn writes_per_s(&self, full_speed: Option<f64>) -> Option<f64> {
         if let Some(rate) = self.write_rate {
             return Some(rate);

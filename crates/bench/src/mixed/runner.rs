@@ -32,7 +32,7 @@ pub struct Results {
     /// Without the writer, and beside it.
     pub phases: [Finds; 2],
     pub writes: Outcome,
-    /// The speed that the writers keep to; `None` is as fast as they can.
+    /// The rate that the writers keep to, in documents per second; `None` sets no limit.
     pub writes_per_s: Option<f64>,
     pub rows: Vec<Row>,
     pub sizes: Sizes,

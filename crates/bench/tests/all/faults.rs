@@ -142,7 +142,7 @@ fn collections_that_hold_documents_are_not_touched_unasked() {
         ("indexcost", vec!["--finds=0"], "w5"),
         ("groups", vec![], "w6"),
         ("counters", vec![], "w8"),
-        ("mixed", vec![], "w9"),
+        ("mixed", vec![], "w10"),
     ] {
         let (port, state) = start(MODERN);
         let again = |args: &[&str]| bench(workload, &[port], &small_with(workload, args)).code;

@@ -1,5 +1,5 @@
-//! The memory that a command takes beside its message while it runs: its parsed form, which has many times the bytes of a message of
-//! many small values, and copies of it for plans and records.
+//! Reserves memory for the parsed form of a large command. A message of many small values takes many times its size once it is parsed,
+//! and plans and records of the operation copy it.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::state::Server;
 /// Smaller commands are not counted: tickets bound how many run.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// The memory for a value of a command. An `$in` of numbers took 440 bytes for each: values, bounds of an index, the shape of the query.
+/// The memory for each value of a command. An `$in` of numbers took 440 bytes for each: values, bounds of an index, the shape of the query.
 const VALUE_BYTES: usize = 512;
 
 /// An `explain` describes the bounds of its plans besides.
 const EXPLAINED_VALUE_BYTES: usize = 1024;
 
-/// A command has its bytes and this many copies.
+/// The memory for each byte of a command besides its message: plans and records copy it.
 const COPIES: usize = 2;
 
 /// The longest wait for memory that others have.

@@ -275,8 +275,8 @@ impl Catalog {
         Ok(history)
     }
 
-    /// Makes the commit of a transaction impossible that another server may have open, unless it is committed already: a
-    /// client that gets `NoSuchTransaction` for its commit runs the transaction again.
+    /// Prevents the commit of a transaction that another server may have open, unless it is committed already. A client that gets
+    /// `NoSuchTransaction` for its commit runs the transaction again, so the first run must not be committed later.
     ///
     /// # Errors
     /// `WriteConflict` (112) if the session was written to meanwhile; errors of the engine.

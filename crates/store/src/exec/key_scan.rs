@@ -93,7 +93,7 @@ impl KeyScan {
         self
     }
 
-    /// The same scan, as one that is known to be long.
+    /// Marks the scan as long, so that it reads far ahead and does not replace the cache.
     pub fn long(mut self) -> KeyScan {
         self.is_long = true;
         self
