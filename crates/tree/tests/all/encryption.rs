@@ -175,71 +175,68 @@ fn is_opened_with_its_key_only() {
     }
 }
 
-/// A store of some leaves, and copies of its extents at two checkpoints.
-fn two_checkpoints(directory: &Path) -> ([Copied; 2], tempfile::TempDir) {
-    let store = Store::open(options(directory, 1)).unwrap();
-    let mut copies = Vec::new();
-    for _ in 0..6 {
-        put(&store, 0..3000);
-        copies.push(Copied::take(&store, None).unwrap());
-    }
-    // The newest checkpoint is that of the last copy.
-    let files = copy_files(directory);
-    store.close().unwrap();
-    let last = copies.pop().unwrap();
-    // One that had something else at a place of the last one.
-    let reuses = |copied: &Copied| {
-        let mut extents = copied.extents.keys();
-        extents.any(|old| {
-            let same = |new: &&frond_tree::ExtentId| (new.offset, new.len) == (old.offset, old.len);
-            last.extents
-                .keys()
-                .any(|new| same(&new) && new.birth != old.birth)
-        })
-    };
-    let at = copies.iter().position(reuses).expect("space is reused");
-    ([copies.swap_remove(at), last], files)
+/// The extents of `new` whose place had another content at an older checkpoint, with that content.
+fn reused<'a>(
+    old: &'a [Copied],
+    new: &'a Copied,
+) -> impl Iterator<Item = (frond_tree::ExtentId, &'a [u8])> {
+    let older = old.iter().flat_map(|copied| &copied.extents);
+    older.filter_map(|(old, content)| {
+        let same_place =
+            |new: &&frond_tree::ExtentId| (new.offset, new.len) == (old.offset, old.len);
+        let new = new.extents.keys().find(same_place)?;
+        (new.birth != old.birth).then_some((*new, &content[..]))
+    })
+}
+
+/// A copy of the files with one change of the data file, and the report on it.
+fn changed(directory: &Path, change: &dyn Fn(&mut Vec<u8>)) -> (VerifyReport, tempfile::TempDir) {
+    let copy = copy_files(directory);
+    let path = copy.path().join("data.frond");
+    let mut bytes = std::fs::read(&path).unwrap();
+    change(&mut bytes);
+    std::fs::write(&path, bytes).unwrap();
+    (verify(copy.path(), 1), copy)
 }
 
 #[test]
 fn swapped_stale_changed_and_missing_blocks_are_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let ([old, new], directory) = two_checkpoints(directory.path());
-    assert_eq!(verify(directory.path(), 1).problems, []);
-    let change = |change: &dyn Fn(&mut Vec<u8>)| {
-        let copy = copy_files(directory.path());
-        let path = copy.path().join("data.frond");
-        let mut bytes = std::fs::read(&path).unwrap();
-        change(&mut bytes);
-        std::fs::write(&path, bytes).unwrap();
-        (verify(copy.path(), 1), copy)
-    };
-    let mut stale = 0;
-    for (extent, content) in &old.extents {
-        let now = new
-            .extents
-            .keys()
-            .find(|now| (now.offset, now.len) == (extent.offset, extent.len));
-        let Some(now) = now.filter(|now| now.birth != extent.birth) else {
-            continue;
-        };
-        let at = now.offset as usize;
-        let (report, copy) =
-            change(&|bytes| bytes[at..at + content.len()].copy_from_slice(content));
-        assert!(!report.problems.is_empty(), "{now:?}");
-        // The checksum of an older content of the same place and length is right.
-        let is_older = |it: &frond_tree::Problem| it.what.contains("replaced by an older one");
-        stale += u32::from(report.problems.iter().any(is_older));
-        // A reader notices it too, unless it is the first of two copies.
-        if let Ok(store) = Store::open(options(copy.path(), 1)) {
-            match count(&store) {
-                Ok(count) => assert_eq!(count, 3000),
-                Err(Error::Corrupt { file, .. }) => assert_eq!(file, "data.frond"),
-                Err(error) => panic!("{error}"),
+    let store = Store::open(options(directory.path(), 1)).unwrap();
+    let mut copies = Vec::new();
+    // A block of the same length has a checksum that matches, so only its authentication shows that it is
+    // older. Background compaction decides when one is written at the place of another.
+    let (new, files) = (0..50)
+        .find_map(|_| {
+            put(&store, 0..3000);
+            let new = Copied::take(&store, None).unwrap();
+            let files = copy_files(directory.path());
+            assert_eq!(verify(files.path(), 1).problems, []);
+            let mut is_found = false;
+            for (extent, content) in reused(&copies, &new) {
+                let at = extent.offset as usize;
+                let (report, copy) = changed(files.path(), &|bytes| {
+                    bytes[at..at + content.len()].copy_from_slice(content);
+                });
+                assert!(!report.problems.is_empty(), "{extent:?}");
+                let is_older =
+                    |it: &frond_tree::Problem| it.what.contains("replaced by an older one");
+                is_found |= report.problems.iter().any(is_older);
+                // A reader notices it too, unless it is the first of two copies.
+                if let Ok(store) = Store::open(options(copy.path(), 1)) {
+                    match count(&store) {
+                        Ok(count) => assert_eq!(count, 3000),
+                        Err(Error::Corrupt { file, .. }) => assert_eq!(file, "data.frond"),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
             }
-        }
-    }
-    assert!(stale > 0, "no older block has the length of the new one");
+            copies.push(new.clone());
+            is_found.then_some((new, files))
+        })
+        .expect("a block replaces one of its length");
+    store.close().unwrap();
+    let change = |change: &dyn Fn(&mut Vec<u8>)| changed(files.path(), change);
 
     let mut swapped = 0;
     let extents: Vec<_> = new.extents.keys().collect();
