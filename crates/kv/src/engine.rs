@@ -142,7 +142,7 @@ pub trait Snapshot: Clone + Send + Sync {
         Ok(self.get(tree, key)?.is_some())
     }
 
-    /// Announces that some keys are about to be read, so that one request can read all of them.
+    /// Announces that some keys are about to be read, so that one request can read all of them, or several reads of a device at a time.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -153,6 +153,12 @@ pub trait Snapshot: Clone + Send + Sync {
     /// Whether a read takes a request over the network, so that it pays to gather keys for [`Snapshot::prefetch`].
     fn gathers_reads(&self) -> bool {
         false
+    }
+
+    /// How often this thread has waited for the device in reads. While that grows with each key, it pays to gather keys for
+    /// [`Snapshot::prefetch`], too.
+    fn waits_of_thread(&self) -> u64 {
+        0
     }
 
     /// A cursor over the keys between two bounds. It keeps the snapshot.

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 /// Buffers have a multiple of this many bytes.
 const STEP_BYTES: usize = 512;
-/// Larger buffers are not kept.
-const KEPT_BYTES_MAX: usize = 16 << 10;
+/// Larger buffers are not kept. Pages that compress to little have up to 32 KiB (`run/writer.rs`), and a last entry more.
+const KEPT_BYTES_MAX: usize = 40 << 10;
 const CLASSES: usize = KEPT_BYTES_MAX / STEP_BYTES;
 /// The most bytes that are kept for reuse.
 const WAITING_BYTES_MAX: usize = 12 << 20;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn buffers_have_room_and_come_back_empty() {
-        for bytes in [0, 1, 511, 512, 513, 4096, 16384, 16385, 100_000] {
+        for bytes in [0, 1, 511, 512, 513, 4096, 40_960, 40_961, 100_000] {
             for _ in 0..3 {
                 let mut buffer = PageBytes::with_capacity(bytes);
                 assert!(buffer.is_empty() && buffer.capacity() >= bytes);

@@ -30,6 +30,12 @@ const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
 thread_local! {
     static SPARE_BUFFER: Cell<AlignedBuf> = Cell::default();
+    static READS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Reads of the device by this thread.
+pub(crate) fn reads_of_thread() -> u64 {
+    READS.get()
 }
 
 /// The open data file and its allocator.
@@ -93,6 +99,7 @@ impl DataFile {
         let aligned = (skip + len).next_multiple_of(ALIGNMENT);
         buffer.resize(aligned);
         self.reads.fetch_add(1, Ordering::Relaxed);
+        READS.set(READS.get() + 1);
         self.read_bytes.fetch_add(aligned as u64, Ordering::Relaxed);
         self.file
             .read_at(&mut buffer[..aligned], start)

@@ -80,6 +80,7 @@ mod orphans;
 mod page;
 mod publisher;
 mod range;
+mod readers;
 mod recovery;
 mod restore;
 mod retained;

@@ -8,6 +8,7 @@ use frond_kv::{
     Committed, Direction, Durability, MemoryBudget, Operations, Result, TreeId, TreeStats,
 };
 
+use crate::data_file::reads_of_thread;
 use crate::{Cursor, Snapshot, Store, Transaction, ValueRef, WriteSet};
 
 impl frond_kv::Engine for Store {
@@ -98,6 +99,15 @@ impl frond_kv::Snapshot for Snapshot {
     #[inline]
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<ValueRef>> {
         Snapshot::get(self, tree, key)
+    }
+
+    fn prefetch(&self, keys: &[(TreeId, &[u8])]) -> Result<()> {
+        self.read_pages(keys);
+        Ok(())
+    }
+
+    fn waits_of_thread(&self) -> u64 {
+        reads_of_thread()
     }
 
     #[inline]

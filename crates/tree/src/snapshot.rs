@@ -8,6 +8,7 @@ use crate::memtable::{Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
 use crate::node::Subtree;
 use crate::page::Page;
+use crate::readers::side_by_side;
 use crate::run::Run;
 use crate::version::{Tree, Version};
 use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
@@ -138,6 +139,26 @@ impl Snapshot {
         searched.and_then(|()| lookup.finish()).inspect_err(note)
     }
 
+    /// Reads the leaf pages of these keys into the cache, several at a time, unless they are there. No filter of a leaf is read, so
+    /// [`Snapshot::get_expected`] finds the keys without the device.
+    pub fn read_pages(&self, keys: &[(TreeId, &[u8])]) {
+        let absent = keys.iter().filter(|(tree, key)| {
+            let tree = self.tree(*tree);
+            tree.is_ok_and(|tree| !is_in_memory(&tree.root, key))
+        });
+        let absent: Vec<(TreeId, Vec<u8>)> =
+            absent.map(|(tree, key)| (*tree, key.to_vec())).collect();
+        if absent.len() < 2 {
+            return;
+        }
+        let snapshot = self.clone();
+        side_by_side(absent.len(), move |number| {
+            let (tree, key) = &absent[number];
+            // An error comes back when the key is looked up.
+            drop(snapshot.get_expected(*tree, key));
+        });
+    }
+
     /// An upper bound of the tree's keys in this snapshot: no key is greater. `None` if it is not cheap to find.
     ///
     /// # Errors
@@ -240,10 +261,61 @@ fn descend(
     descend(&child.subtree, key, lookup, visit)
 }
 
+/// Whether the page of the leaf that a key belongs to is in the cache, in either form.
+fn is_in_memory(at: &Subtree, key: &[u8]) -> bool {
+    match at {
+        Subtree::Empty => true,
+        Subtree::Leaf(run) => run.is_in_memory(key),
+        Subtree::Internal(node) => node.load().is_ok_and(|node| {
+            let child = &node.children[node.child_of(key)];
+            is_in_memory(&child.subtree, key)
+        }),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::{Durability, Options, Store, TreeOptions, WriteSet};
+    use crate::data_file::reads_of_thread;
+    use crate::{Durability, Options, Store, TreeId, TreeOptions, WriteSet};
+
+    #[test]
+    fn pages_of_announced_keys_are_read_side_by_side_before_the_look_ups() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = |number: u32| number.to_be_bytes();
+        let open = || Store::open(Options::new(directory.path())).unwrap();
+        let store = open();
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        set.create_tree(tree, &TreeOptions::default());
+        for number in 0..20_000 {
+            set.put(tree, &key(number), &number.to_le_bytes().repeat(20));
+        }
+        store.commit(set, Durability::Logged).unwrap();
+        store.compact().unwrap();
+        store.close().unwrap();
+
+        let store = open();
+        let snapshot = store.snapshot();
+        let keys: Vec<[u8; 4]> = (0..40).map(|at| key(at * 500)).collect();
+        let reads = || (store.stats().reads, reads_of_thread());
+        let announce = || {
+            let keys = keys.iter().map(|key| (tree, key.as_slice()));
+            snapshot.read_pages(&keys.collect::<Vec<_>>());
+        };
+        announce();
+        let (all, _) = reads();
+        assert!(all > 40, "{all}");
+        // An absent tree and an absent key are not in the way.
+        snapshot.read_pages(&[(TreeId(9999), b"a"), (tree, b"absent"), (tree, b"")]);
+        let before = reads();
+        announce();
+        for (key, number) in keys.iter().zip((0..).step_by(500)) {
+            let value = snapshot.get_expected(tree, key).unwrap().unwrap();
+            assert_eq!(value[..4], u32::to_le_bytes(number));
+        }
+        assert_eq!(reads(), before);
+    }
 
     #[test]
     fn an_expected_key_is_read_without_the_filter_of_its_leaf() {

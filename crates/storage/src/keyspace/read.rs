@@ -71,7 +71,8 @@ impl Snapshot {
         }
     }
 
-    /// Announces that some keys are about to be read. A cluster reads them with one request; files do nothing.
+    /// Announces that some keys are about to be read. A cluster reads them with one request; of files those pages that are not in memory
+    /// are read, several at a time.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -99,6 +100,15 @@ impl Snapshot {
         match self {
             Snapshot::Files(snapshot) => snapshot.gathers_reads(),
             Snapshot::Tikv(snapshot) => snapshot.gathers_reads(),
+        }
+    }
+
+    /// How often this thread has waited for the device in reads of files.
+    #[inline]
+    pub fn waits_of_thread(&self) -> u64 {
+        match self {
+            Snapshot::Files(snapshot) => snapshot.waits_of_thread(),
+            Snapshot::Tikv(snapshot) => snapshot.waits_of_thread(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The documents of the rows that an index found.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use frond_bson::DocBuf;
 
@@ -12,13 +13,18 @@ use frond_storage::error::{Result, corrupt};
 use frond_storage::keyspace::TreeId;
 
 /// Rows whose documents are read from a cluster with one request: of the first one, and of the others.
-const ROWS_FIRST: usize = 128;
-const ROWS_MAX: usize = 512;
+const CLUSTER_ROWS: RangeInclusive<usize> = 128..=512;
+
+/// Rows whose documents are read from a device side by side. More would only take more of the cache.
+const DEVICE_ROWS: RangeInclusive<usize> = 8..=64;
+
+/// After so many rows in one pull whose documents were read from the device, the others are read ahead.
+const DEVICE_WAITS: u32 = 2;
 
 /// Reads the document of each row and tests it.
 ///
-/// The embedded engine reads a document when its row comes. From a cluster the documents of many rows are read with one request:
-/// the rows wait here until there are enough.
+/// The embedded engine reads a document when its row comes, unless the documents are on the device: then those of several rows are read side
+/// by side. From a cluster the documents of many rows are read with one request. The rows wait here until there are enough.
 pub struct Fetch {
     reader: Reader,
     /// Which conditions the reader tests, for `explain`.
@@ -27,6 +33,8 @@ pub struct Fetch {
     waiting: VecDeque<Waiting>,
     /// The number of rows of the next request; 0 before the first one.
     rows: usize,
+    /// Whether documents of an embedded engine are read ahead.
+    is_on_device: bool,
     has_ended: bool,
     /// Whether the input has paused by itself.
     is_paused: bool,
@@ -47,16 +55,38 @@ impl Fetch {
             part,
             waiting: VecDeque::new(),
             rows: 0,
+            is_on_device: false,
             has_ended: false,
             is_paused: false,
         }
     }
 
-    /// As [`Operator::pull`], from a cluster.
+    /// As [`Operator::pull`], a row at a time. `None` once the documents prove to be on the device.
+    fn pull_each(
+        &self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OperatorStats,
+        sink: Sink<'_>,
+    ) -> Result<Option<Pulled>> {
+        let (mut waits, mut is_on_device) = (0, false);
+        let snapshot = cx.snapshot();
+        let pulled = inputs.pull(cx, &mut |row| {
+            let before = snapshot.waits_of_thread();
+            let flow = hand_on(&self.reader, cx, row, stats, sink)?;
+            waits += u32::from(snapshot.waits_of_thread() != before);
+            is_on_device = waits >= DEVICE_WAITS && flow == Flow::Continue;
+            Ok(if is_on_device { Flow::Pause } else { flow })
+        })?;
+        Ok((!is_on_device).then_some(pulled))
+    }
+
+    /// As [`Operator::pull`], with the documents of up to so many rows at a time.
     fn pull_ahead(
         &mut self,
         cx: &ExecContext,
         inputs: &mut Inputs,
+        rows: RangeInclusive<usize>,
         stats: &mut OperatorStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
@@ -77,7 +107,7 @@ impl Fetch {
             if std::mem::take(&mut self.is_paused) {
                 return Ok(Pulled::Paused);
             }
-            self.rows = (self.rows * 2).clamp(ROWS_FIRST, ROWS_MAX);
+            self.rows = (self.rows * 2).clamp(*rows.start(), *rows.end());
             let (waiting, rows) = (&mut self.waiting, self.rows);
             let pulled = inputs.pull(cx, &mut |row| {
                 waiting.push_back(Waiting {
@@ -140,10 +170,15 @@ impl Operator for Fetch {
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         if cx.snapshot().gathers_reads() {
-            return self.pull_ahead(cx, inputs, stats, sink);
+            return self.pull_ahead(cx, inputs, CLUSTER_ROWS, stats, sink);
         }
-        let reader = &self.reader;
-        inputs.pull(cx, &mut |row| hand_on(reader, cx, row, stats, sink))
+        if !self.is_on_device {
+            match self.pull_each(cx, inputs, stats, sink)? {
+                Some(pulled) => return Ok(pulled),
+                None => self.is_on_device = true,
+            }
+        }
+        self.pull_ahead(cx, inputs, DEVICE_ROWS, stats, sink)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

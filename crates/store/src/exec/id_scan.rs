@@ -15,9 +15,51 @@ use frond_storage::keyspace::{Direction, Snapshot, TreeId};
 
 /// The way to the records.
 enum Search {
-    /// Look-ups of single keys, the next one last.
-    Points(Vec<Vec<u8>>),
+    /// Look-ups of single keys.
+    Points(Points),
     Ranges(Box<KeyScan>),
+}
+
+/// Keys that are looked up.
+struct Points {
+    /// The next one is the last.
+    keys: Vec<Vec<u8>>,
+    /// Of those, so many were announced to the engine.
+    ahead: usize,
+    /// Look-ups that waited for the device.
+    waits: usize,
+}
+
+/// Keys that are announced at once, at most. More would only take more of the cache.
+const AHEAD: usize = 64;
+
+/// After so many look-ups that waited for the device, keys are announced.
+const WAITS: usize = 2;
+
+impl Points {
+    fn new(keys: Vec<Vec<u8>>) -> Points {
+        Points {
+            keys,
+            ahead: 0,
+            waits: 0,
+        }
+    }
+
+    /// Announces the next keys, if that saves time. Returns whether the next one was announced.
+    fn look_ahead(&mut self, snapshot: &Snapshot, tree: TreeId) -> Result<bool> {
+        if !snapshot.gathers_reads() && self.waits < WAITS {
+            return Ok(false);
+        }
+        if self.ahead == 0 {
+            let next = self.keys.len().saturating_sub(AHEAD);
+            let next = self.keys[next..].iter().rev();
+            let wanted: Vec<(TreeId, &[u8])> = next.map(|key| (tree, key.as_slice())).collect();
+            snapshot.prefetch(&wanted)?;
+            self.ahead = wanted.len();
+        }
+        self.ahead = self.ahead.saturating_sub(1);
+        Ok(true)
+    }
 }
 
 /// Reads the records in ranges of `_id`, in its order.
@@ -36,7 +78,7 @@ impl IdScan {
     pub fn new(primary: TreeId, ranges: Intervals, direction: Direction) -> IdScan {
         IdScan {
             search: if ranges.all_points() {
-                Search::Points(points(&ranges, direction))
+                Search::Points(Points::new(points(&ranges, direction)))
             } else {
                 Search::Ranges(Box::new(KeyScan::new(primary_range(
                     primary,
@@ -118,17 +160,30 @@ impl Operator for IdScan {
             Search::Ranges(scan) => scan.for_each(cx, stats, |key, record, _, stats| {
                 Ok(IdScan::hand_on(key, record, *order, stats, sink)?.into())
             }),
-            Search::Points(keys) => {
-                while let Some(key) = keys.pop() {
+            Search::Points(points) => {
+                let (snapshot, tree) = (cx.snapshot(), cx.collection.primary);
+                while !points.keys.is_empty() {
                     if cx.is_out_of_work() {
                         return Ok(Pulled::Paused);
                     }
+                    let is_announced = points.look_ahead(snapshot, tree)?;
+                    let Some(key) = points.keys.pop() else {
+                        break;
+                    };
                     cx.step()?;
                     cx.spend();
                     stats.works += 1;
                     stats.keys_examined += 1;
                     stats.seeks += 1;
-                    if let Some(record) = cx.snapshot().get(cx.collection.primary, &key)?
+                    let before = snapshot.waits_of_thread();
+                    // If it was announced, its page was read, but no filter.
+                    let record = if is_announced {
+                        snapshot.get_expected(tree, &key)?
+                    } else {
+                        snapshot.get(tree, &key)?
+                    };
+                    points.waits += usize::from(snapshot.waits_of_thread() != before);
+                    if let Some(record) = record
                         && IdScan::hand_on(&key, &record, *order, stats, sink)? == Flow::Pause
                     {
                         return Ok(Pulled::Paused);

@@ -16,6 +16,7 @@ mod collation;
 mod compact;
 mod concurrent;
 mod crash;
+mod device_reads;
 mod emptying;
 mod expiry;
 mod explain;

@@ -124,26 +124,28 @@ impl BlockTier {
         result
     }
 
-    /// Replaces `out` with a block; false if it is not here. `is_use` tells whether that counts as a use.
-    pub(super) fn get(&self, key: Key, is_use: bool, out: &mut Vec<u8>) -> bool {
+    /// Replaces `out` with a block, and returns whether it was used before; `None` if it is not here. `is_use` tells whether this
+    /// counts as a use.
+    pub(super) fn get(&self, key: Key, is_use: bool, out: &mut Vec<u8>) -> Option<bool> {
         if self.bytes() == 0 {
-            return false;
+            return None;
         }
         let mut shard = self.shard(key).lock();
         let shard = &mut *shard;
-        let Some(place) = shard.places.get_mut(&key) else {
-            return false;
-        };
+        let place = shard.places.get_mut(&key)?;
         let segment = place.segment.wrapping_sub(shard.first) as usize;
-        let found = (shard.segments.get(segment))
-            .and_then(|segment| read(&segment.bytes, place.at as usize));
-        let Some((_, block)) = found else {
-            return false;
-        };
+        let segment = shard.segments.get(segment)?;
+        let (_, block) = read(&segment.bytes, place.at as usize)?;
+        let was_used = place.used;
         place.used |= is_use;
         out.clear();
         out.extend_from_slice(block);
-        true
+        Some(was_used)
+    }
+
+    /// Whether a block is here.
+    pub(super) fn holds(&self, key: Key) -> bool {
+        self.bytes() > 0 && self.shard(key).lock().places.contains_key(&key)
     }
 
     /// Adds a block, and evicts others while the tier would have more than `limit` bytes. A block that the limit is too
@@ -351,7 +353,7 @@ mod tests {
 
     fn get(tier: &BlockTier, page: u32, is_use: bool) -> bool {
         let mut found = vec![9; 7];
-        let is_here = tier.get(key(page), is_use, &mut found);
+        let is_here = tier.get(key(page), is_use, &mut found).is_some();
         if is_here {
             assert_eq!(found, block(page));
         }
@@ -404,7 +406,10 @@ mod tests {
             tier.insert(key(page), &[1; 1000], limit, &mut |_, _| ());
             let used = page % 50;
             let mut found = Vec::new();
-            assert!(tier.get(key(used), true, &mut found) || page < used);
+            let was_used = tier.get(key(used), true, &mut found);
+            assert!(was_used.is_some() || page < used);
+            // Once it is at the end of the log, a block counts as new.
+            assert!(page >= 50 || was_used.is_none() || was_used == Some(false));
         }
     }
 
@@ -439,7 +444,9 @@ mod tests {
         tier.insert(key(200), &vec![1; 1 << 20], limit, never);
         tier.insert(key(201), &vec![1; 400 << 10], limit, never);
         let mut found = Vec::new();
-        assert!(!tier.get(key(200), true, &mut found) && tier.get(key(201), true, &mut found));
+        assert_eq!(tier.get(key(200), true, &mut found), None);
+        assert_eq!(tier.get(key(201), true, &mut found), Some(false));
+        assert_eq!(tier.get(key(201), true, &mut found), Some(true));
         assert_eq!(found.len(), 400 << 10);
     }
 }

@@ -17,7 +17,8 @@
 //! # Design
 //! ```text
 //! page(run, n):  first tier                                     hit: no copy
-//!                else second tier: decompress                   assumed to take 10 µs, then measured; enters the first tier
+//!                else second tier: decompress                   assumed to take 10 µs, then measured; enters the first tier,
+//!                                                               unless a look-up uses the block for the first time
 //!                else read, check, decompress                   assumed to take 100 µs, then measured; enters both
 //! memory:        all = what the budget leaves; blocks get `share` of it, or what pages leave (H5)
 //! each round:    the tier whose evicted pages would have saved more time gets more
@@ -47,7 +48,7 @@ use frond_kv::MemoryBudget;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle};
 
-use crate::page::Page;
+use crate::page::{FoundEntry, Page};
 use crate::run_index::RunIndex;
 use balance::{Balance, Miss};
 use blocks::BlockTier;
@@ -116,6 +117,14 @@ impl quick_cache::Weighter<Key, Cached> for Bytes {
         } as u64;
         ENTRY_COST + bytes + bytes / STEP_SHARE
     }
+}
+
+/// What a look-up in a page found.
+pub(crate) enum LookedUp {
+    /// The whole page, in which the key is to be searched.
+    Page(Arc<Page>),
+    /// A page of the entry alone, if the key is there.
+    Entry(Option<Arc<Page>>),
 }
 
 /// Notes which pages leave the first tier.
@@ -225,6 +234,12 @@ impl PageCache {
         }
     }
 
+    /// Whether a page is in either tier.
+    pub(crate) fn holds(&self, run: u64, page: u32) -> bool {
+        let key = Key { run, page };
+        self.cache.contains_key(&key) || self.blocks.holds(key)
+    }
+
     /// A page that is not in the first tier, restored by `decode` if its block is in the second one. `is_use` tells whether
     /// that is to be remembered.
     pub(crate) fn restore_page(
@@ -235,38 +250,79 @@ impl PageCache {
         decode: impl FnOnce(&[u8]) -> Option<Page>,
     ) -> Option<Arc<Page>> {
         let key = Key { run, page };
-        let mut block = SPARE.take();
-        let is_here = self.blocks.get(key, is_use, &mut block);
-        let decoded = if is_here {
-            self.time_decode(key, || decode(&block))
-        } else {
-            None
-        };
-        if block.capacity() <= SPARE_BYTES_MAX {
-            SPARE.set(block);
-        }
-        let decoded = decoded.map(Arc::new);
+        let decoded = self.with_block(key, is_use, |block, _| decode(block));
+        let decoded = decoded.flatten().map(Arc::new);
         if is_use {
-            let counter = match &decoded {
-                Some(_) => &self.block_hits,
-                None => &self.block_misses,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
+            self.count_block(decoded.is_some());
             if let Some(decoded) = &decoded {
-                self.note_miss(key, decoded, false);
+                self.note_miss(key, decoded.bytes(), false);
             }
         }
         decoded
     }
 
-    fn note_miss(&self, key: Key, page: &Page, is_read: bool) {
+    /// Looks for a key in a page that is not in the first tier, if its block is in the second one. The first use of a block takes the
+    /// entry from it with `find`, and leaves the first tier to pages that are used again; unless that has room, or the
+    /// block was used before: then the whole page is restored with `decode`.
+    pub(crate) fn look_up(
+        &self,
+        run: u64,
+        page: u32,
+        find: impl FnOnce(&[u8]) -> Option<FoundEntry>,
+        decode: impl FnOnce(&[u8]) -> Option<Page>,
+    ) -> Option<LookedUp> {
+        let key = Key { run, page };
+        let found = self.with_block(key, true, |block, was_used| {
+            if was_used || self.has_room() {
+                return decode(block).map(Arc::new).map(LookedUp::Page);
+            }
+            let found = find(block)?;
+            self.note_miss(key, found.page_bytes, false);
+            // A larger first tier would have it.
+            self.balance.page_left(key, found.page_bytes as u64);
+            Some(LookedUp::Entry(found.entry.map(Arc::new)))
+        });
+        let found = found.flatten();
+        self.count_block(found.is_some());
+        if let Some(LookedUp::Page(page)) = &found {
+            self.note_miss(key, page.bytes(), false);
+        }
+        found
+    }
+
+    /// Calls `decode` with a block of the second tier, if it is there, and whether it was used before.
+    fn with_block<T>(
+        &self,
+        key: Key,
+        is_use: bool,
+        decode: impl FnOnce(&[u8], bool) -> T,
+    ) -> Option<T> {
+        let mut block = SPARE.take();
+        let was_used = self.blocks.get(key, is_use, &mut block);
+        let decoded = was_used.map(|was_used| self.time_decode(key, || decode(&block, was_used)));
+        if block.capacity() <= SPARE_BYTES_MAX {
+            SPARE.set(block);
+        }
+        decoded
+    }
+
+    fn count_block(&self, is_here: bool) {
+        let counter = if is_here {
+            &self.block_hits
+        } else {
+            &self.block_misses
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_miss(&self, key: Key, page_bytes: usize, is_read: bool) {
         if !self.balance.samples(key) {
             return;
         }
         let for_blocks = self.balance.for_blocks(self.budget.cache());
         self.balance.note_miss(&Miss {
             key,
-            bytes: page.bytes() as u64,
+            bytes: page_bytes as u64,
             is_read,
             has_room: self.blocks.has_room(for_blocks),
         });
@@ -337,7 +393,7 @@ impl PageCache {
         is_read: bool,
     ) {
         let key = Key { run, page };
-        self.note_miss(key, decoded, is_read);
+        self.note_miss(key, decoded.bytes(), is_read);
         let is_smaller = block.len() * SMALLER_PART.1 <= decoded.bytes() * SMALLER_PART.0;
         if is_smaller && self.is_filling() {
             self.insert_block(key, block);

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use frond_kv::{MemoryBudget, MemoryUse};
 
-use super::PageCache;
+use super::{Key, LookedUp, PageCache};
 use crate::Kind;
 use crate::page::{Page, PageBuilder};
 
@@ -59,15 +59,26 @@ impl Reader {
             return;
         }
         self.micros += 10;
-        let restored = self.cache.restore_page(1, number, true, |block| {
+        let decode = |block: &[u8]| {
             assert_eq!(block.len(), BLOCK);
             Page::decode_checked(&self.payload)
-        });
-        if restored.is_none() {
-            self.micros += 100;
-            self.reads += 1;
-            let (page, block) = (&self.page, &self.block);
-            (self.cache).insert_read_block(1, number, block, page, true);
+        };
+        let find = |block: &[u8]| {
+            assert_eq!(block.len(), BLOCK);
+            Page::find_checked(&self.payload, &7u32.to_be_bytes())
+        };
+        match self.cache.look_up(1, number, find, decode) {
+            Some(LookedUp::Entry(entry)) => {
+                assert_eq!(entry.unwrap().message(0), (Kind::Put, &[7; 268][..]));
+                return;
+            }
+            Some(LookedUp::Page(_)) => {}
+            None => {
+                self.micros += 100;
+                self.reads += 1;
+                let (page, block) = (&self.page, &self.block);
+                (self.cache).insert_read_block(1, number, block, page, true);
+            }
         }
         self.cache.insert_page(1, number, self.page.clone());
     }
@@ -142,6 +153,33 @@ fn the_division_is_nearly_as_good_as_the_best_fixed_one() {
         let mut reader = Reader::new(&budget);
         let cost = reader.cost(pattern());
         assert!(cost <= best * 1.15 + 1.0, "{name}: {cost} beside {costs:?}");
+    }
+}
+
+#[test]
+fn the_first_look_up_in_a_block_leaves_the_pages_as_they_are() {
+    let budget = MemoryBudget::new(ALL as usize, 0, 0);
+    let mut reader = Reader::new(&budget);
+    // As pages they do not fit, as blocks they do.
+    for number in 0..pages(30) {
+        reader.read(number);
+    }
+    let is_page = |reader: &Reader, page| reader.cache.peek_page(1, page).is_some();
+    let is_block = |reader: &Reader, page| {
+        let block = reader
+            .cache
+            .blocks
+            .get(Key { run: 1, page }, false, &mut Vec::new());
+        block == Some(false)
+    };
+    let mut numbers = 0..pages(30);
+    let number = numbers.find(|number| !is_page(&reader, *number) && is_block(&reader, *number));
+    let number = number.unwrap();
+    (reader.micros, reader.reads) = (0, 0);
+    for (expected, micros) in [(false, 10), (true, 20), (true, 20)] {
+        reader.read(number);
+        assert_eq!(is_page(&reader, number), expected);
+        assert_eq!((reader.micros, reader.reads), (micros, 0));
     }
 }
 

@@ -417,6 +417,20 @@ mod tests {
     use super::*;
     use crate::{Direction, Durability, Options, Store, TreeOptions, WriteSet};
 
+    /// Values of 1,000 bytes, the first of which cannot be compressed.
+    fn values(random_bytes: usize) -> impl FnMut() -> Vec<u8> {
+        let mut random = 1u64;
+        move || {
+            let mut next = || {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                (random >> 56) as u8
+            };
+            let mut value: Vec<u8> = (0..random_bytes).map(|_| next()).collect();
+            value.resize(1000, b'x');
+            value
+        }
+    }
+
     /// At each leaf it began with short reads again, whose pages were cached. Of leaves that compress well that was all of them.
     #[test]
     fn a_scan_that_became_long_is_long_in_the_next_leaves_too() {
@@ -429,10 +443,11 @@ mod tests {
         set.create_tree(tree, &TreeOptions::default());
         store.commit(set, Durability::Logged).unwrap();
         let key = |number: u32| number.to_be_bytes();
+        let mut value = values(200);
         for batch in 0..64u32 {
             let mut set = WriteSet::new();
             for number in batch * 1000..(batch + 1) * 1000 {
-                set.put(tree, &key(number), &[b'x'; 1000]);
+                set.put(tree, &key(number), &value());
             }
             store.commit(set, Durability::Logged).unwrap();
         }
@@ -477,15 +492,7 @@ mod tests {
         let mut set = WriteSet::new();
         set.create_tree(tree, &TreeOptions::default());
         store.commit(set, Durability::Logged).unwrap();
-        // Bytes that cannot be compressed.
-        let mut random = 1u64;
-        let mut value = || -> Vec<u8> {
-            let mut next = || {
-                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                (random >> 56) as u8
-            };
-            (0..1000).map(|_| next()).collect()
-        };
+        let mut value = values(1000);
         for batch in 0..64u32 {
             let mut set = WriteSet::new();
             for key in 0..1000u32 {

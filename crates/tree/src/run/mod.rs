@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use frond_kv::MemoryBudget;
 
 use crate::block::Place;
-use crate::cache::PageCache;
+use crate::cache::{LookedUp, PageCache};
 use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt, decode_checked};
 use crate::node_memory::NodeMemory;
@@ -272,12 +272,8 @@ impl Run {
         true
     }
 
-    /// A page, through the cache.
-    pub(crate) fn page(&self, index: &RunIndex, page: usize) -> Result<Arc<Page>> {
-        let cached = self.cached_page(page);
-        if let Some(page) = cached.or_else(|| self.restore_page(page)) {
-            return Ok(page);
-        }
+    /// Reads a page from the disk for the cache.
+    fn read_and_cache(&self, index: &RunIndex, page: usize) -> Result<Arc<Page>> {
         let read = || {
             self.read_page(index, page, |block, page_of| {
                 self.keep_block(page, block, page_of, true)
@@ -368,17 +364,52 @@ impl Run {
         if !passes {
             return Ok(None);
         }
-        let page = match self.index.get() {
-            Some(index) => self.page(index, index.page_of(key))?,
-            None => {
-                let index = self.index()?;
-                self.page(&index, index.page_of(key))?
-            }
+        match self.index.get() {
+            Some(index) => self.look_up(index, key),
+            None => self.look_up(&*self.index()?, key),
+        }
+    }
+
+    /// The page and index of a key's message, through the cache. It may be a page of this message alone.
+    fn look_up(&self, index: &RunIndex, key: &[u8]) -> Result<Option<(Arc<Page>, usize)>> {
+        let number = index.page_of(key);
+        let page = match self.cached_page(number) {
+            Some(page) => page,
+            None => match self.look_up_block(number, key) {
+                Some(LookedUp::Entry(entry)) => return Ok(entry.map(|page| (page, 0))),
+                Some(LookedUp::Page(page)) => page,
+                None => self.read_and_cache(index, number)?,
+            },
         };
         match page.search(key) {
             (index, true) => Ok(Some((page, index))),
             _ => Ok(None),
         }
+    }
+
+    /// Whether the page that a key belongs to is in the cache, in either form, so that no look-up of the key reads the device.
+    pub(crate) fn is_in_memory(&self, key: &[u8]) -> bool {
+        let holds = |index: &RunIndex| {
+            let page = index.page_of(key);
+            self.store.cache.holds(self.id, page as u32)
+        };
+        match self.index.get() {
+            Some(index) => holds(index),
+            None => (self.store.cache.index(self.id)).is_some_and(|index| holds(&index)),
+        }
+    }
+
+    /// Looks for a key in a page whose compressed block is in memory. A whole page is cached.
+    fn look_up_block(&self, page: usize, key: &[u8]) -> Option<LookedUp> {
+        let find = |block: &[u8]| {
+            let find = |payload: &[u8]| Page::find_checked(payload, key);
+            decode_checked(block, 0, find).ok()?
+        };
+        let found = (self.store.cache).look_up(self.id, page as u32, find, restore)?;
+        if let LookedUp::Page(decoded) = &found {
+            self.cache_page(page, decoded);
+        }
+        Some(found)
     }
 }
 

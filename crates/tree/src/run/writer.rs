@@ -20,6 +20,34 @@ const SPARE_BYTES_MAX: usize = 8 << 20;
 /// too many memtables, and there may be hundreds of threads.
 const SPARE_SHARE: u64 = 32;
 
+/// A page that takes fewer bytes than this on disk is small: its fixed costs exceed those of its content. The next one is twice as
+/// large, up to [`GROWTH`] times the size that was asked for. So documents that compress to a few bytes share a template and one
+/// call of the codec, and a point read still takes a small read from the device.
+const SMALL_BLOCK_BYTES: usize = 1 << 10;
+const GROWTH: usize = 4;
+
+/// The sizes of the pages of one writer, in memory.
+#[derive(Clone, Copy)]
+struct PageSizes {
+    least: usize,
+    next: usize,
+}
+
+impl PageSizes {
+    fn new(least: usize) -> PageSizes {
+        PageSizes { least, next: least }
+    }
+
+    /// Chooses the next size after a page that takes this many bytes on disk.
+    fn after(&mut self, stored: usize) {
+        if stored < SMALL_BLOCK_BYTES {
+            self.next = (self.next * 2).min(self.least * GROWTH);
+        } else if stored > 2 * SMALL_BLOCK_BYTES {
+            self.next = (self.next / 2).max(self.least);
+        }
+    }
+}
+
 /// The buffers of a writer that are kept for the next one.
 #[derive(Default)]
 struct Buffers {
@@ -88,7 +116,7 @@ struct Within {
 pub(crate) struct RunWriter {
     store: Arc<RunStore>,
     compressor: Compressor,
-    page_bytes: usize,
+    page_sizes: PageSizes,
     run_bytes: u64,
     page: PageBuilder,
     payload: Vec<u8>,
@@ -131,7 +159,7 @@ impl RunWriter {
         RunWriter {
             store: store.clone(),
             compressor: Compressor::new(compression),
-            page_bytes,
+            page_sizes: PageSizes::new(page_bytes),
             run_bytes,
             page,
             payload,
@@ -168,7 +196,7 @@ impl RunWriter {
     pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
         debug_assert!(self.page.is_empty() || self.page.last_key() < key);
         let bytes = key.len() + value.len();
-        if !self.page.is_empty() && self.page.bytes_with(bytes) > self.page_bytes {
+        if !self.page.is_empty() && self.page.bytes_with(bytes) > self.page_sizes.next {
             self.finish_page();
             if self.logical_bytes >= self.run_bytes {
                 self.finish_run(Some(key))?;
@@ -241,6 +269,7 @@ impl RunWriter {
         let form = &self.store.data.form;
         form.push_with(&mut self.blocks, &mut self.compressor, &self.payload);
         let len = self.blocks.len() - start;
+        self.page_sizes.after(len);
         RunIndex::push(&mut self.index, len as u32, &self.separator);
         self.starts.push(start);
     }
@@ -331,6 +360,18 @@ impl RunWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_grow_while_they_take_little_on_disk() {
+        let mut sizes = PageSizes::new(8 << 10);
+        let mut after = |stored| {
+            sizes.after(stored);
+            sizes.next >> 10
+        };
+        let stored = [300, 500, 900, 1500, 2049, 900, 1024, 3000, 5000, 9000];
+        let expected = [16, 32, 32, 32, 16, 32, 32, 16, 8, 8];
+        assert_eq!(stored.map(&mut after), expected);
+    }
 
     /// Hundreds of threads kept up to 8 MiB each.
     #[test]

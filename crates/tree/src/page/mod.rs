@@ -4,14 +4,17 @@
 //! the bytes that values of one length and the ends of keys share, and keys are stored apart from values. FORMAT.md describes it. In
 //! memory every entry has its whole key before its value, so that readers can borrow both.
 
+mod stored;
+
 use std::cmp::Ordering;
 
 use frond_kv::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::Kind;
 use crate::buffers::PageBytes;
-use crate::bytes::{Reader, SHORT_KEY_BYTES_MAX, Writer};
-use crate::template::{self, KEY_END_LENS, Template, VALUE_LENS};
+use crate::bytes::{SHORT_KEY_BYTES_MAX, Writer};
+use crate::template::{self, Template};
+use stored::{Column, Stored};
 
 /// Bytes of an entry's slot in memory: offset of its key (32 bits), length of the key (30), kind (2).
 const PLACE_BYTES: usize = 8;
@@ -29,10 +32,13 @@ const HAS_TEMPLATE: u32 = 1 << 31;
 /// The same for a template of the ends of keys.
 const HAS_KEY_TEMPLATE: u32 = 1 << 30;
 
-const COLUMN_SAME: u8 = 0;
-const COLUMN_U8: u8 = 1;
-const COLUMN_U16: u8 = 2;
-const COLUMN_U32: u8 = 4;
+/// What a look-up in a stored page found.
+pub(crate) struct FoundEntry {
+    /// The bytes that the whole page would take in memory.
+    pub(crate) page_bytes: usize,
+    /// A page of this entry alone, if the key is there.
+    pub(crate) entry: Option<Page>,
+}
 
 /// A page in memory: a head of each key, the slots of the entries and of the end, then keys and values.
 ///
@@ -76,93 +82,15 @@ impl Page {
     }
 
     fn restore(payload: &[u8]) -> Option<Page> {
-        let mut reader = Reader(payload);
-        let count = reader.u32()?;
-        let (has_template, has_key_template) =
-            (count & HAS_TEMPLATE != 0, count & HAS_KEY_TEMPLATE != 0);
-        let count = (count & !(HAS_TEMPLATE | HAS_KEY_TEMPLATE)) as usize;
-        // Keys differ, so all but one have bytes after the shared prefix that no template has.
-        if count == 0 || count > payload.len() {
-            return None;
-        }
-        let prefix = reader.key()?;
-        let kinds = Column::read(&mut reader, count)?;
-        let key_lens = Column::read(&mut reader, count)?;
-        let value_lens = Column::read(&mut reader, count)?;
-        let mut read = |is_there: bool, lens| {
-            if is_there {
-                Template::read(&mut reader, lens).map(Some)
-            } else {
-                Some(None)
-            }
-        };
-        let template = read(has_template, VALUE_LENS)?;
-        let key_template = read(has_key_template, KEY_END_LENS)?;
-        let (suffix_bytes, value_bytes) = (key_lens.sum(count)?, value_lens.sum(count)?);
-        let key_end = key_template.as_ref().map_or(0, Template::len);
-        let key_own = key_template.as_ref().map_or(0, Template::own_bytes);
-        let stored_suffixes = suffix_bytes.checked_sub(count * (key_end - key_own))?;
-        let (mut keys, mut values) = reader.0.split_at_checked(stored_suffixes)?;
-        let saved = template.as_ref().map_or(0, |template| {
-            let lens = (0..count).map(|index| value_lens.get(index) as usize);
-            let those = lens.filter(|len| *len == template.len()).count();
-            those * (template.len() - template.own_bytes())
-        });
-        if values.len() != value_bytes.checked_sub(saved)? {
-            return None;
-        }
-        let heads = HEAD_BYTES * count;
-        let places = heads + PLACE_BYTES * (count + 1);
-        let size = places + count * prefix.len() + suffix_bytes + value_bytes;
-        if size > BYTES_MAX {
-            return None;
-        }
-        let templates = template.iter().chain(&key_template);
-        let room = templates.map(Template::room).max().unwrap_or(0);
-        let mut buffer = PageBytes::with_capacity(size + room);
-        let bytes = buffer.bytes_mut();
-        bytes.resize(places, 0);
-        for index in 0..count {
-            let (key_len, value_len) = (key_lens.get(index) as usize, value_lens.get(index));
-            let (start, rest) = keys.split_at_checked(key_len.checked_sub(key_end)?)?;
-            keys = rest;
-            let kind = u8::try_from(kinds.get(index)).ok()?;
-            // `message` relies on this.
-            Kind::from_byte(kind)?;
-            let key_len = (prefix.len() + key_len) as u64;
-            let place = bytes.len() as u64 | key_len << 32 | u64::from(kind) << KIND_AT;
-            bytes[heads + PLACE_BYTES * index..][..PLACE_BYTES]
-                .copy_from_slice(&place.to_le_bytes());
-            bytes.extend_from_slice(prefix);
-            let suffix = bytes.len();
-            bytes.extend_from_slice(start);
-            if let Some(template) = &key_template {
-                if keys.len() < key_own {
-                    return None;
-                }
-                template.restore(keys, bytes);
-                keys = &keys[key_own..];
-            }
-            let head = head(&bytes[suffix..]).to_ne_bytes();
-            bytes[HEAD_BYTES * index..][..HEAD_BYTES].copy_from_slice(&head);
-            let own = match &template {
-                Some(template) if template.len() == value_len as usize => {
-                    template.restore(values, bytes);
-                    template.own_bytes()
-                }
-                _ => {
-                    bytes.extend_from_slice(values.get(..value_len as usize)?);
-                    value_len as usize
-                }
-            };
-            values = values.split_at_checked(own)?.1;
-        }
-        let end = u64::from(u32::try_from(bytes.len()).ok()?);
-        bytes[heads + PLACE_BYTES * count..][..PLACE_BYTES].copy_from_slice(&end.to_le_bytes());
-        Some(Page {
-            bytes: buffer,
-            count,
-            prefix_len: prefix.len(),
+        Stored::read(payload)?.restore()
+    }
+
+    /// Finds one entry of a stored page that passed [`Page::decode`] before. `None` if it is malformed.
+    pub(crate) fn find_checked(payload: &[u8], key: &[u8]) -> Option<FoundEntry> {
+        let stored = Stored::read(payload)?;
+        Some(FoundEntry {
+            page_bytes: stored.page_bytes()?,
+            entry: stored.find(key)?,
         })
     }
 
@@ -247,70 +175,6 @@ fn head(suffix: &[u8]) -> u64 {
             let mut bytes = [0; HEAD_BYTES];
             bytes[..suffix.len()].copy_from_slice(suffix);
             u64::from_be_bytes(bytes)
-        }
-    }
-}
-
-/// A stored column: one number for each entry.
-enum Column<'a> {
-    Same(u32),
-    U8(&'a [u8]),
-    U16(&'a [u8]),
-    U32(&'a [u8]),
-}
-
-impl<'a> Column<'a> {
-    fn read(reader: &mut Reader<'a>, count: usize) -> Option<Column<'a>> {
-        Some(match reader.u8()? {
-            COLUMN_SAME => Column::Same(reader.u32()?),
-            COLUMN_U8 => Column::U8(reader.bytes(count)?),
-            COLUMN_U16 => Column::U16(reader.bytes(count * 2)?),
-            COLUMN_U32 => Column::U32(reader.bytes(count * 4)?),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, index: usize) -> u32 {
-        match self {
-            Column::Same(value) => *value,
-            Column::U8(bytes) => u32::from(bytes[index]),
-            Column::U16(bytes) => {
-                u32::from(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]))
-            }
-            Column::U32(bytes) => {
-                let mut value = [0; 4];
-                value.copy_from_slice(&bytes[4 * index..][..4]);
-                u32::from_le_bytes(value)
-            }
-        }
-    }
-
-    fn sum(&self, count: usize) -> Option<usize> {
-        match self {
-            Column::Same(value) => (*value as usize).checked_mul(count),
-            column => (0..count).try_fold(0usize, |sum, index| {
-                sum.checked_add(column.get(index) as usize)
-            }),
-        }
-    }
-
-    fn write(out: &mut Vec<u8>, values: impl Iterator<Item = u32> + Clone) {
-        let (mut least, mut most) = (u32::MAX, 0);
-        for value in values.clone() {
-            (least, most) = (least.min(value), most.max(value));
-        }
-        if least >= most {
-            out.push(COLUMN_SAME);
-            out.put_u32(most);
-        } else if u8::try_from(most).is_ok() {
-            out.push(COLUMN_U8);
-            out.extend(values.map(|value| value as u8));
-        } else if u16::try_from(most).is_ok() {
-            out.push(COLUMN_U16);
-            values.for_each(|value| out.put_u16(value as u16));
-        } else {
-            out.push(COLUMN_U32);
-            values.for_each(|value| out.put_u32(value));
         }
     }
 }
@@ -573,7 +437,8 @@ mod tests {
             &["aa1", "aa2", "aa3", "aa44", "aa5", "aa6"],
             &IDENTIFIED,
         ] {
-            let page = Page::decode(&page(keys)).unwrap();
+            let stored = page(keys);
+            let page = Page::decode(&stored).unwrap();
             assert_eq!(page.count(), keys.len());
             for (index, expected) in keys.iter().enumerate() {
                 assert_eq!(page.search(expected.as_bytes()), (index, true));
@@ -586,6 +451,27 @@ mod tests {
             }
             assert_eq!(page.search(b"zzz"), (keys.len(), false));
             assert_eq!(page.search(b""), (0, keys[0].is_empty()));
+            let others = [b"zzz".to_vec(), Vec::new(), b"same".to_vec()];
+            let above = keys.iter().map(|key| format!("{key}\0").into_bytes());
+            let keys = keys.iter().map(|key| key.as_bytes().to_vec());
+            for key in keys.chain(above).chain(others) {
+                find(&stored, &page, &key);
+            }
+        }
+    }
+
+    /// A key is found in a stored page as it is in the page in memory.
+    fn find(stored: &[u8], page: &Page, key: &[u8]) {
+        let found = Page::find_checked(stored, key).unwrap();
+        assert!(found.page_bytes <= page.bytes());
+        match (page.search(key), found.entry) {
+            ((_, false), None) => {}
+            ((index, true), Some(entry)) => {
+                assert_eq!((entry.count(), entry.search(key)), (1, (0, true)));
+                assert_eq!(entry.key(0), key);
+                assert_eq!(entry.message(0), page.message(index));
+            }
+            (at, entry) => panic!("{at:?}, {}", entry.is_some()),
         }
     }
 
@@ -640,6 +526,10 @@ mod tests {
             let found = (0..page.count()).map(|index| (page.key(index), page.message(index).1));
             let expected = entries.iter().map(|(key, value)| (&**key, &**value));
             assert!(found.eq(expected));
+            for key in entries.keys() {
+                find(&stored, &page, key);
+                find(&stored, &page, &key[..key.len() / 2]);
+            }
             // The page for the cache is the same, without reading it.
             assert_eq!(built.bytes[..], page.bytes[..]);
             assert_eq!(
@@ -669,6 +559,7 @@ mod tests {
     fn damage(good: Vec<u8>) {
         for cut in 0..good.len() {
             assert!(Page::decode(&good[..cut]).is_err());
+            assert!(Page::find_checked(&good[..cut], b"alpine").is_none());
         }
         for at in 0..good.len() {
             for flip in [0xff, 1, 0x80] {
@@ -680,6 +571,9 @@ mod tests {
                         page.message(index);
                     }
                     page.search(b"alpine");
+                    for index in 0..page.count() {
+                        find(&bad, &page, page.key(index));
+                    }
                 }
             }
         }
