@@ -155,7 +155,7 @@ pub trait Snapshot: Clone + Send + Sync {
         false
     }
 
-    /// How often this thread has waited for the device in reads. While that grows with each key, it pays to gather keys for
+    /// The number of reads for which this thread has waited for the device. While that grows with each key, it pays to gather keys for
     /// [`Snapshot::prefetch`], too.
     fn waits_of_thread(&self) -> u64 {
         0

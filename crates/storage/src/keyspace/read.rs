@@ -103,7 +103,7 @@ impl Snapshot {
         }
     }
 
-    /// How often this thread has waited for the device in reads of files.
+    /// The number of reads of files for which this thread has waited for the device.
     #[inline]
     pub fn waits_of_thread(&self) -> u64 {
         match self {

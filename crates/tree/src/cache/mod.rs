@@ -119,7 +119,7 @@ impl quick_cache::Weighter<Key, Cached> for Bytes {
     }
 }
 
-/// What a look-up in a page found.
+/// The result of a look-up in a page.
 pub(crate) enum LookedUp {
     /// The whole page, in which the key is to be searched.
     Page(Arc<Page>),

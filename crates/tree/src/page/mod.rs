@@ -32,7 +32,7 @@ const HAS_TEMPLATE: u32 = 1 << 31;
 /// The same for a template of the ends of keys.
 const HAS_KEY_TEMPLATE: u32 = 1 << 30;
 
-/// What a look-up in a stored page found.
+/// The result of a look-up in a stored page.
 pub(crate) struct FoundEntry {
     /// The bytes that the whole page would take in memory.
     pub(crate) page_bytes: usize,

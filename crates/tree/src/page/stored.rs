@@ -166,13 +166,13 @@ impl<'a> Stored<'a> {
         (size <= BYTES_MAX).then_some(size)
     }
 
-    /// What templates write behind the last entry.
+    /// The bytes that templates may write behind the last entry.
     fn room(&self) -> usize {
         let templates = self.template.iter().chain(&self.key_template);
         templates.map(Template::room).max().unwrap_or(0)
     }
 
-    /// The whole page.
+    /// The page as it is in memory, with all entries.
     pub(super) fn restore(&self) -> Option<Page> {
         let mut buffer = PageBytes::with_capacity(self.page_bytes()? + self.room());
         let bytes = buffer.bytes_mut();
@@ -227,7 +227,7 @@ impl<'a> Stored<'a> {
         self.end(buffer, 1)
     }
 
-    /// What is stored of a key before the part that has a template, and its own bytes of that part, with what follows them.
+    /// The stored bytes of a key before the part that has a template, and its own bytes of that part, with those that follow them.
     fn key(&self, entry: &Entry) -> Option<(&'a [u8], &'a [u8])> {
         let start = self
             .stored_key_len(entry.index)?
