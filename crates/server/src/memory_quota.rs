@@ -44,12 +44,12 @@ pub const STALLED: Duration = Duration::from_secs(5);
 /// The same for a client that does not read while sockets hold much.
 pub const STALLED_SOON: Duration = Duration::from_secs(2);
 
-/// What an operation that waits can do without.
+/// The memory that an operation can do without while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// The pages that it reads.
     Pages,
-    /// What can go to disk.
+    /// Memtables, and rows that can go to disk.
     Memory,
 }
 

@@ -41,9 +41,9 @@ const SHORT_SHARE: u64 = 16;
 /// The sizes of the buffers of sockets, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// For what arrives.
+    /// The buffer for what arrives.
     receive: usize,
-    /// For what is sent.
+    /// The buffer for what is sent.
     send: usize,
     /// The part of that for what is not on its way yet.
     unsent: usize,
@@ -84,7 +84,7 @@ impl SocketBuffers {
 /// The direction in which a socket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// What has arrived is not read, of a message of so many bytes.
+    /// A message of so many bytes arrives and is not read.
     Arrived(usize),
     /// The client does not read what was sent.
     Sent,

@@ -185,7 +185,7 @@ impl Engine {
         self.kept_multiple() > 1.0
     }
 
-    /// What snapshots keep, as a multiple of what they may; 0 if it is surely less.
+    /// The bytes that snapshots keep, as a multiple of what they may; 0 if it is surely less.
     pub(crate) fn kept_multiple(&self) -> f64 {
         let memtable = self.options.memtable_size() as u64;
         let allowed = (self.runs.budget.beside_connections() / SHARE).max(memtable);

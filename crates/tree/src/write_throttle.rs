@@ -81,7 +81,7 @@ pub(crate) struct Backlog {
     pub(crate) fill: f64,
     /// Its size in bytes.
     pub(crate) memtable_bytes: usize,
-    /// What snapshots keep, as a multiple of what they may.
+    /// The bytes that snapshots keep, as a multiple of what they may.
     pub(crate) kept: f64,
 }
 
@@ -115,7 +115,7 @@ impl WriteThrottle {
             (share, Some(kept)) => (share.map_or(kept, |share| share.min(kept)), KEPT_DELAY_MAX),
         };
         let cost = Duration::from_secs_f64(bytes as f64 / (rate * share)).min(longest);
-        // What others owe from before does not add up to more than one may wait.
+        // The delays of others before do not add up to more than one may wait.
         self.free_at = (self.free_at.max(now) + cost).min(now + 2 * KEPT_DELAY_MAX);
         let delay = self.free_at - now;
         if delay < DELAY_MIN {

@@ -350,7 +350,7 @@ mod tests {
         let count = doc! {"aggregate": "c", "pipeline": [{"$count": "n"}], "cursor": {}};
         let update = |id: i32| doc! {"update": "c", "updates": [{"q": {"_id": id}, "u": {"$set": {"b": 1}}}]};
         let mut ids = Vec::new();
-        for round in 0..12 {
+        for round in 0..8 {
             let id = SessionId::random().to_doc();
             server.run("db", statement(&id, count.clone(), true));
             server.run("db", statement(&id, update(round), false));
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(Need::of_store(&server.server.store), Need::Memtables);
         release_transactions(&server.server);
         assert_eq!(Need::of_store(&server.server.store), Need::Nothing);
-        assert_eq!(server.server.clients.sessions.open_transactions().len(), 12);
+        assert_eq!(server.server.clients.sessions.open_transactions().len(), 8);
         for (round, id) in ids.iter().enumerate() {
             let reply = server.run("db", statement(id, count.clone(), false));
             let expected = doc! {"n": 1000 + 500 * round as i32};

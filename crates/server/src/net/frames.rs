@@ -50,7 +50,7 @@ pub enum Ended {
     Malformed(frond_wire::Error),
     /// The client has stalled while it held memory that others need.
     Stalled,
-    /// What it has sent or not read stays in its socket, and sockets hold too much already.
+    /// Messages in its socket have to wait, and sockets hold too much already.
     Sockets,
     /// The client began a login and did not end it in time.
     LoginTime,
@@ -452,14 +452,11 @@ mod tests {
         far.write_all(&vec![0; 4 * READ_BYTES]).await.unwrap();
         let mut frames = Frames::new(quota, Arc::default());
         assert!(frames.leave().unwrap().is_none(), "nothing is known of it");
-        let watched = frames.watch(&mut near);
-        tokio::select! {
-            biased;
-            ended = watched => unreachable!("{ended:?}"),
-            () = tokio::time::sleep(Duration::from_millis(1)) => {
-                assert!(memory.used(MemoryUse::Sockets) > 0);
-            }
-        }
+        let mut watched = Box::pin(frames.watch(&mut near));
+        let ended = tokio::time::timeout(Duration::from_millis(1), watched.as_mut()).await;
+        assert!(ended.is_err(), "it waits");
+        assert!(memory.used(MemoryUse::Sockets) > 0);
+        drop(watched);
         assert_eq!(memory.used(MemoryUse::Sockets), 0);
         let held = frames.leave().unwrap();
         assert!(memory.used(MemoryUse::Sockets) > 0);
