@@ -57,7 +57,6 @@ mod scripting;
 mod sessions;
 mod settings;
 mod sharding;
-mod socket_memory;
 mod state;
 mod statements;
 mod tail_throttle;

@@ -10,16 +10,12 @@ use super::*;
 struct Plenty;
 
 impl BatchQuota for Plenty {
-    fn begin(&mut self, _: usize) -> Room {
-        Room::Taken
-    }
-
-    fn try_grow(&mut self, _: usize) -> Room {
-        Room::Taken
-    }
-
-    fn wait(&mut self, _: usize, _: usize, _: &mut dyn FnMut(Release) -> Result<()>) -> Result<()> {
+    fn wait(&mut self, _: usize) -> Result<()> {
         Ok(())
+    }
+
+    fn try_grow(&mut self, _: usize) -> Result<bool> {
+        Ok(true)
     }
 
     fn complete(&mut self, _: usize) {}

@@ -140,8 +140,7 @@ async fn serve(
         ..ClientState::default()
     };
     if admitted.send(open.connection.clone()).is_ok() {
-        // It is a link of this process.
-        let _ = converse_from(&server, &open.connection, &mut socket, state).await;
+        converse_from(&server, &open.connection, &mut socket, state).await;
     }
 }
 

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::connection::{Connection, Peer};
-use crate::net::serve::{Closing, OpenConnection, converse, stopped};
+use crate::net::serve::{OpenConnection, converse, stopped};
 use crate::observability::log::{Component, Severity};
 use crate::settings::TlsMode;
 use crate::state::Server;
@@ -50,11 +50,7 @@ pub async fn serve_tcp<S>(
         open.connection.local_ip.get_or_init(|| ip);
     }
     match &server.clients.tls {
-        None => {
-            if converse(&server, &open.connection, &mut socket).await == Closing::Reset {
-                socket.reset_when_closed();
-            }
-        }
+        None => converse(&server, &open.connection, &mut socket).await,
         // In a box, so that connections without TLS need no memory for it.
         Some(tls) => Box::pin(serve_either(&server, tls, &open.connection, socket)).await,
     }
@@ -74,11 +70,7 @@ where
     match begun {
         Err(reason) => refuse(server, connection, &reason),
         Ok(Begun::Nothing) => {}
-        Ok(Begun::Plain) => {
-            if converse(server, connection, &mut socket).await == Closing::Reset {
-                socket.reset_when_closed();
-            }
-        }
+        Ok(Begun::Plain) => converse(server, connection, &mut socket).await,
         Ok(Begun::Tls) => {
             let secured = tokio::select! {
                 biased;
@@ -86,11 +78,7 @@ where
                 () = stopped(&mut stop) => return,
             };
             match secured {
-                Ok(mut stream) => {
-                    if converse(server, connection, &mut stream).await == Closing::Reset {
-                        stream.get_ref().0.reset_when_closed();
-                    }
-                }
+                Ok(mut stream) => converse(server, connection, &mut stream).await,
                 Err(reason) => refuse(server, connection, &reason),
             }
         }

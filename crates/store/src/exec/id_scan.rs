@@ -194,9 +194,9 @@ impl Operator for IdScan {
         }
     }
 
-    fn continue_on(&mut self, snapshot: &Snapshot) {
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
         match &mut self.search {
-            Search::Points(_) => {}
+            Search::Points(_) => Ok(()),
             Search::Ranges(scan) => scan.continue_on(snapshot),
         }
     }

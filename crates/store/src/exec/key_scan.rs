@@ -110,9 +110,13 @@ impl KeyScan {
     }
 
     /// Continues on another snapshot of the same moment.
-    pub fn continue_on(&mut self, snapshot: &Snapshot) {
-        if let Some(cursor) = &mut self.cursor {
-            cursor.continue_on(snapshot);
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match &mut self.cursor {
+            Some(cursor) => Ok(cursor.continue_on(snapshot)?),
+            None => Ok(()),
         }
     }
 

@@ -300,14 +300,18 @@ impl<P: Send> ParallelScan<P> {
     }
 
     /// Continues on another snapshot of the same moment. What helpers have found ahead is dropped.
-    pub fn continue_on(&mut self, snapshot: &Snapshot) {
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
         let queue = self.queue.get_mut();
         queue.drop_parts();
-        let first = queue.pieces.front_mut().map(|piece| &mut piece.state);
-        if let Some(State::Held(progress)) = first
-            && let Some(scan) = &mut progress.scan
-        {
-            scan.continue_on(snapshot);
+        match queue.pieces.front_mut().map(|piece| &mut piece.state) {
+            Some(State::Held(progress)) => match &mut progress.scan {
+                Some(scan) => scan.continue_on(snapshot),
+                None => Ok(()),
+            },
+            _ => Ok(()),
         }
     }
 }
