@@ -439,7 +439,7 @@ async fn a_stream_whose_user_is_gone_is_closed() {
     server.log_in_with("ann", on_c(), &["changeStream", "find"]);
     let reply = server.run("test", watch);
     let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
-    let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 1};
+    let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 60_000};
     let other = server.server.clone();
     let mut waits = 0;
     let refused = server.answer_after("test", &more, &mut Exhaust::default(), |_| {
