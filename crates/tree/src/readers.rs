@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -46,7 +46,6 @@ struct Done {
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct Readers {
     /// A batch is in here once for each thread that may join in.
     queue: Mutex<VecDeque<(Arc<Batch>, Arc<Done>)>>,
@@ -54,18 +53,21 @@ struct Readers {
 }
 
 impl Readers {
-    /// Those of this process. Their threads are started with the first use. A thread that cannot be started is done without.
+    /// Returns the readers of this process, and starts their threads with the first use. If a thread cannot be started, the others
+    /// do its work.
     fn shared() -> &'static Readers {
-        static READERS: OnceLock<Readers> = OnceLock::new();
-        static THREADS_STARTED: OnceLock<()> = OnceLock::new();
-        let readers = READERS.get_or_init(Readers::default);
-        THREADS_STARTED.get_or_init(|| {
+        static READERS: Readers = Readers {
+            queue: Mutex::new(VecDeque::new()),
+            added: Condvar::new(),
+        };
+        static START: Once = Once::new();
+        START.call_once(|| {
             for _ in 0..THREADS {
                 let thread = std::thread::Builder::new().name("frond-reader".to_owned());
-                drop(thread.spawn(|| readers.serve()));
+                drop(thread.spawn(|| READERS.serve()));
             }
         });
-        readers
+        &READERS
     }
 
     fn serve(&self) {
@@ -79,7 +81,7 @@ impl Readers {
             };
             drop(queue);
             batch.run();
-            // The caller may rely on it that nothing of its snapshot is kept here.
+            // Callers rely on it that no thread keeps their snapshot.
             drop(batch);
             *done.count.lock() += 1;
             done.changed.notify_one();
@@ -108,7 +110,7 @@ impl Readers {
     }
 }
 
-/// Makes so many reads side by side: `read` makes the one with a number. Nothing of `read` is kept when this returns.
+/// Calls `read` with each number below `count`, on several threads. When this returns, no thread holds `read` any more.
 pub(crate) fn side_by_side(count: usize, read: impl Fn(usize) + Send + Sync + 'static) {
     if count < 2 {
         (0..count).for_each(read);

@@ -16,10 +16,10 @@ use frond_storage::keyspace::TreeId;
 const CLUSTER_ROWS: RangeInclusive<usize> = 128..=512;
 
 /// Rows whose documents are read from a device side by side. More would only take more of the cache.
-const DEVICE_ROWS: RangeInclusive<usize> = 8..=64;
+pub(super) const DEVICE_ROWS: RangeInclusive<usize> = 8..=64;
 
-/// After so many rows in one pull whose documents were read from the device, the others are read ahead.
-const DEVICE_WAITS: u32 = 2;
+/// A pull reads documents ahead once this many rows had to wait for the device.
+pub(super) const DEVICE_WAITS: u32 = 2;
 
 /// Reads the document of each row and tests it.
 ///
@@ -81,7 +81,7 @@ impl Fetch {
         Ok((!is_on_device).then_some(pulled))
     }
 
-    /// As [`Operator::pull`], with the documents of up to so many rows at a time.
+    /// As [`Operator::pull`], but gathers rows and reads their documents together. `rows` has the least and the greatest number of rows.
     fn pull_ahead(
         &mut self,
         cx: &ExecContext,

@@ -4,6 +4,7 @@
 use frond_bson::{DocBuf, doc, key};
 
 use super::describe::Describer;
+use super::fetch::{DEVICE_ROWS, DEVICE_WAITS};
 use super::key_scan::KeyScan;
 use super::operator::{ExecContext, Flow, Inputs, Operator, Pulled, RowRef, Sink};
 use super::stats::OperatorStats;
@@ -24,17 +25,11 @@ enum Search {
 struct Points {
     /// The next one is the last.
     keys: Vec<Vec<u8>>,
-    /// Of those, so many were announced to the engine.
+    /// The number of the next keys that were announced to the engine.
     ahead: usize,
     /// Look-ups that waited for the device.
-    waits: usize,
+    waits: u32,
 }
-
-/// Keys that are announced at once, at most. More would only take more of the cache.
-const AHEAD: usize = 64;
-
-/// After so many look-ups that waited for the device, keys are announced.
-const WAITS: usize = 2;
 
 impl Points {
     fn new(keys: Vec<Vec<u8>>) -> Points {
@@ -47,11 +42,11 @@ impl Points {
 
     /// Announces the next keys, if that saves time. Returns whether the next one was announced.
     fn look_ahead(&mut self, snapshot: &Snapshot, tree: TreeId) -> Result<bool> {
-        if !snapshot.gathers_reads() && self.waits < WAITS {
+        if !snapshot.gathers_reads() && self.waits < DEVICE_WAITS {
             return Ok(false);
         }
         if self.ahead == 0 {
-            let next = self.keys.len().saturating_sub(AHEAD);
+            let next = self.keys.len().saturating_sub(*DEVICE_ROWS.end());
             let next = self.keys[next..].iter().rev();
             let wanted: Vec<(TreeId, &[u8])> = next.map(|key| (tree, key.as_slice())).collect();
             snapshot.prefetch(&wanted)?;
@@ -182,7 +177,7 @@ impl Operator for IdScan {
                     } else {
                         snapshot.get(tree, &key)?
                     };
-                    points.waits += usize::from(snapshot.waits_of_thread() != before);
+                    points.waits += u32::from(snapshot.waits_of_thread() != before);
                     if let Some(record) = record
                         && IdScan::hand_on(&key, &record, *order, stats, sink)? == Flow::Pause
                     {

@@ -79,7 +79,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Where an entry is stored.
+/// The place of an entry in a stored page.
 #[derive(Default)]
 struct Entry {
     index: usize,
@@ -179,7 +179,7 @@ impl<'a> Stored<'a> {
         bytes.resize(HEAD_BYTES * self.count + PLACE_BYTES * (self.count + 1), 0);
         let mut entry = Entry::default();
         for index in 0..self.count {
-            self.push(bytes, (index, self.count), &entry)?;
+            self.push(bytes, index, self.count, &entry)?;
             entry = self.after(&entry)?;
         }
         self.end(buffer, self.count)
@@ -223,7 +223,7 @@ impl<'a> Stored<'a> {
         let places = HEAD_BYTES + 2 * PLACE_BYTES;
         let mut buffer = PageBytes::with_capacity(places + key_len + value_len + self.room());
         buffer.bytes_mut().resize(places, 0);
-        self.push(buffer.bytes_mut(), (0, 1), entry)?;
+        self.push(buffer.bytes_mut(), 0, 1, entry)?;
         self.end(buffer, 1)
     }
 
@@ -235,13 +235,12 @@ impl<'a> Stored<'a> {
         self.keys.get(entry.key_at..)?.split_at_checked(start)
     }
 
-    /// Appends an entry. It becomes that with the first number in a page of as many as the second one says.
-    fn push(&self, bytes: &mut Vec<u8>, at: (usize, usize), entry: &Entry) -> Option<()> {
+    /// Appends an entry to a page that will have `count` entries. `at` is its number there.
+    fn push(&self, bytes: &mut Vec<u8>, at: usize, count: usize, entry: &Entry) -> Option<()> {
         let index = entry.index;
         let kind = u8::try_from(self.kinds.get(index)).ok()?;
         // `Page::message` relies on this.
         Kind::from_byte(kind)?;
-        let (at, count) = at;
         let key_len = self.prefix.len() as u64 + u64::from(self.key_lens.get(index));
         let place = bytes.len() as u64 | key_len << 32 | u64::from(kind) << KIND_AT;
         bytes[HEAD_BYTES * count + PLACE_BYTES * at..][..PLACE_BYTES]
@@ -279,7 +278,7 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// Completes a page of so many entries.
+    /// Completes a page that has `count` entries.
     fn end(&self, mut buffer: PageBytes, count: usize) -> Option<Page> {
         let bytes = buffer.bytes_mut();
         let end = u64::from(u32::try_from(bytes.len()).ok()?);

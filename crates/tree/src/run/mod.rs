@@ -27,6 +27,11 @@ pub(crate) use writer::{RunWriter, free_buffers};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// The average page of a run whose pages are small has at most this many bytes in memory.
+const SMALL_PAGE_BYTES: u64 = 64 << 10;
+/// A leaf has up to 5 MiB by default. A run with more has a value that takes a page of its own.
+const SMALL_RUN_BYTES: u64 = 6 << 20;
+
 /// The state that all readers and writers of runs share.
 pub(crate) struct RunStore {
     pub(crate) data: DataFile,
@@ -385,6 +390,14 @@ impl Run {
             (index, true) => Ok(Some((page, index))),
             _ => Ok(None),
         }
+    }
+
+    /// Whether several of its pages may be in work at a time, which are not counted as memory: all are small, and there is memory.
+    pub(crate) fn has_small_pages(&self) -> bool {
+        let bytes = self.info.logical_bytes;
+        bytes <= SMALL_PAGE_BYTES * u64::from(self.info.pages)
+            && bytes <= SMALL_RUN_BYTES
+            && !self.store.budget.is_tight()
     }
 
     /// Whether the page that a key belongs to is in the cache, in either form, so that no look-up of the key reads the device.
