@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes, even on a busy machine. It guards against a test that hangs; no test may depend on it.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Pause between two polls of a condition.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -3,7 +3,7 @@
 import time
 
 # Longer than any step takes, even on a busy machine. It guards against a test that hangs; no test may depend on it.
-PATIENCE = 120
+PATIENCE = 300
 PAUSE = 0.02
 
 

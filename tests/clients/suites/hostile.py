@@ -6,12 +6,13 @@ import threading
 import pymongo
 from harness.scram import SecuredServer
 from harness.tap import equal, run, test
-from harness.waiting import wait_for_operations
+from harness.waiting import wait_for_operations, wait_until
 from pymongo.errors import OperationFailure, PyMongoError
 
 BINARY = os.environ["FROND_BINARY"]
 USER, PASSWORD = "mallory", "let me in"
-OPERATIONS = 200
+# More than there are tickets for reads.
+OPERATIONS = 120
 
 # What one operation's expressions may hold, what the allocator keeps, and a reply.
 GROWTH_KIB = 250 << 10
@@ -49,11 +50,17 @@ class Users:
         with open(f"/proc/{self.server.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 
+    def connections(self):
+        stages = [{"$currentOp": {"allUsers": True, "idleConnections": True}}, {"$match": {"effectiveUsers.user": USER}}]
+        return len(list(self.root.admin.aggregate(stages)))
+
     def in_background(self, command, count=1, **options):
         """Runs a command `count` times at once. Returns a function that waits for them and returns their errors."""
         errors = []
-        # With a client for each, the log-ins and monitors of 200 clients would take longer than the test.
-        client = self.client(maxPoolSize=count, **options)
+        # With a client for each, the log-ins and monitors of so many clients would take longer than the test.
+        client = self.client(minPoolSize=count, maxPoolSize=count, **options)
+        # Beside the operations, log-ins would get little processor time.
+        wait_until(f"{count} connections are logged in", lambda: self.connections() >= count)
 
         def operate():
             try:

@@ -16,7 +16,7 @@ from harness.server import Server
 from harness.waiting import wait_until
 from pymongo import MongoClient
 
-SECONDS_PROGRAM_MAX = 240
+SECONDS_PROGRAM_MAX = 900
 OPTIONS = ["--setParameter", "enableTestCommands=1"]
 MEMBERS = int(os.environ.get("FROND_MEMBERS", "1"))
 # Most of the time the tests wait for the driver's timers. Several members have more work with the same tests.

@@ -119,8 +119,8 @@ def many_streams_wait_without_threads_or_processor_time(server, client):
         for connection, command in zip(connections, more):
             connection.send(raw.op_msg(command, "streams"))
         wait_for_operations(client, STREAMS, READS)
-        # Threads that the messages needed end some time later.
-        wait_until(f"at most {before + 4} threads", lambda: threads() <= before + 4)
+        # Threads that the messages needed end some time later. Those that all reads share may have begun since.
+        wait_until(f"at most {before + 20} threads", lambda: threads() <= before + 20)
         wait_until_idle(server.pid)
         # Writes elsewhere wake nobody: all still wait for the one below.
         database.elsewhere.insert_many([{"_id": n} for n in range(1000)])
