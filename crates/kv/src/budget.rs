@@ -54,10 +54,12 @@ pub enum MemoryUse {
     Replies,
     /// Connections: their buffers and state.
     Connections,
+    /// Buffers of the system for sockets that are full.
+    Sockets,
 }
 
 impl MemoryUse {
-    pub const ALL: [MemoryUse; 11] = [
+    pub const ALL: [MemoryUse; 12] = [
         MemoryUse::Memtables,
         MemoryUse::Loads,
         MemoryUse::Runs,
@@ -69,6 +71,7 @@ impl MemoryUse {
         MemoryUse::Requests,
         MemoryUse::Replies,
         MemoryUse::Connections,
+        MemoryUse::Sockets,
     ];
 
     /// Its name in statistics.
@@ -85,6 +88,7 @@ impl MemoryUse {
             MemoryUse::Requests => "requests",
             MemoryUse::Replies => "replies",
             MemoryUse::Connections => "connections",
+            MemoryUse::Sockets => "sockets",
         }
     }
 
@@ -215,11 +219,11 @@ impl MemoryBudget {
         self.reserve(purpose, wanted.min(free as usize).max(least))
     }
 
-    /// The counter of the reservations of a part. `None` for connections: the page cache gives way to them, so that clients that compute do
-    /// not miss their memory.
+    /// The counter of the reservations of a part. `None` for connections and their sockets: the page cache gives way to them, so that
+    /// clients that compute do not miss their memory.
     fn part(&self, purpose: MemoryUse) -> Option<&AtomicU64> {
         match purpose {
-            MemoryUse::Connections => None,
+            MemoryUse::Connections | MemoryUse::Sockets => None,
             engine if engine.is_engine() => Some(&self.counts.engine),
             _ => Some(&self.counts.clients),
         }
@@ -320,7 +324,7 @@ impl MemoryBudget {
     /// The clients' part and what the page cache can spare, if the engine needs so much beside that; or less than their
     /// part if it needs more than its own.
     fn client_room(&self, needed: u64) -> u64 {
-        let connections = self.used(MemoryUse::Connections);
+        let connections = self.connections();
         let needed = needed + connections + self.bytes() / CACHE_SHARE_MIN;
         let own = self.counts.client_bytes;
         match self.bytes().checked_sub(needed) {
@@ -332,6 +336,11 @@ impl MemoryBudget {
     /// Bytes that are reserved for one use.
     pub fn used(&self, purpose: MemoryUse) -> u64 {
         self.counts.by_use[purpose as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes of connections and their sockets.
+    fn connections(&self) -> u64 {
+        self.used(MemoryUse::Connections) + self.used(MemoryUse::Sockets)
     }
 
     /// Counts the failures of [`MemoryBudget::try_reserve`] and its kind.
@@ -352,9 +361,14 @@ impl MemoryBudget {
         self.counts.clients.load(Ordering::Relaxed)
     }
 
-    /// Whether clients use much of their part.
+    /// Whether clients use much of their part, with what connections take beside it.
     pub fn clients_are_many(&self) -> bool {
-        self.clients() > self.counts.client_bytes / 2
+        self.clients() + self.connections() > self.counts.client_bytes / 2
+    }
+
+    /// The engine's part without what connections take, in bytes.
+    pub fn beside_connections(&self) -> u64 {
+        self.bytes().saturating_sub(self.connections())
     }
 
     /// Bytes of the engine's part that are reserved, or that writers may need.
@@ -376,7 +390,7 @@ impl MemoryBudget {
     pub fn for_cache(&self) -> u64 {
         let recent = self.counts.recent.load(Ordering::Relaxed);
         let clients = self.clients().saturating_mul(CLIENT_COST);
-        let connections = self.used(MemoryUse::Connections);
+        let connections = self.connections();
         let others = self.pinned() + self.engine().max(recent) + clients + connections;
         let rest = self.bytes().saturating_sub(others);
         rest.max(self.bytes() / CACHE_SHARE_MIN)
@@ -537,17 +551,24 @@ mod tests {
     #[test]
     fn the_cache_gives_way_to_connections_before_clients_do() {
         let budget = MemoryBudget::new(64 * MIB, 26 * MIB, 100 * MIB);
-        let mut connections = budget.reserve(MemoryUse::Connections, 20 * MIB);
+        let connections = budget.reserve(MemoryUse::Connections, 20 * MIB);
         assert_eq!(budget.for_cache(), 44 << 20);
         assert_eq!(budget.free(), 105 << 20, "and half of 10 MiB");
-        connections.grow(20 * MIB);
+        let sockets = budget.reserve(MemoryUse::Sockets, 20 * MIB);
         assert_eq!(budget.for_cache(), 24 << 20);
         assert_eq!(
             budget.free(),
             90 << 20,
             "they have taken 10 MiB of the clients' part"
         );
-        drop(connections);
+        assert_eq!(budget.beside_connections(), 24 << 20);
+        assert!(!budget.clients_are_many());
+        let more = budget.reserve(MemoryUse::Sockets, 20 * MIB);
+        assert!(
+            budget.clients_are_many(),
+            "more than half of the clients' part"
+        );
+        drop((connections, sockets, more));
         assert_eq!(budget.free(), 115 << 20);
     }
 

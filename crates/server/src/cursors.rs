@@ -5,6 +5,7 @@ mod batch;
 mod ended;
 mod failures;
 mod list;
+mod source;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,16 +14,18 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, QueryCursor, Reservation, TailSignal};
+use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, Reservation, TailSignal};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 pub use backup::BackupSource;
 use batch::Batch;
-pub use batch::BatchQuota;
+pub use batch::{BatchQuota, Room};
 pub use ended::{dropped, renamed};
 use failures::{in_use, not_found, too_old};
+pub use source::Source;
 
+use crate::memory_quota::Release;
 use crate::needs::Owner;
 use crate::observability::query_stats::ShapeHash;
 use crate::sessions::SessionId;
@@ -45,16 +48,6 @@ const MARK_SHIFT: u32 = 48;
 
 /// The largest mark: ids are positive.
 const MARK_MAX: u16 = 0x7fff;
-
-/// Where a cursor's documents come from.
-pub enum Source {
-    /// A query over collections. Boxed, because it is most of the size of an idle cursor.
-    Query(Box<QueryCursor>),
-    /// Documents in memory, such as those of `listCollections`.
-    Fixed(std::vec::IntoIter<DocBuf>),
-    /// The stream of a backup.
-    Backup(Box<BackupSource>),
-}
 
 pub struct Cursor {
     /// `database.collection`.
@@ -180,10 +173,7 @@ impl Cursor {
     /// # Errors
     /// Errors of the engine and of temporary files.
     pub fn release_memory(&mut self) -> Result<()> {
-        match &mut self.source {
-            Source::Query(cursor) => Ok(cursor.release_memory()?),
-            Source::Fixed(_) | Source::Backup(_) => Ok(()),
-        }
+        self.source.release(Release::Memory)
     }
 
     /// A cursor over documents in memory.
@@ -255,6 +245,8 @@ impl Cursor {
         let mut batch = Batch {
             reply: room,
             is_whole: false,
+            has_begun: false,
+            awaited: None,
             documents: ArrayBuf::new(),
             bytes: 0,
             room: documents
@@ -269,7 +261,14 @@ impl Cursor {
             (_, Some(document)) => batch.push(document),
             (_, None) => Flow::Continue,
         };
-        while flow == Flow::Continue && !self.ended {
+        loop {
+            if let Some(bytes) = batch.awaited.take() {
+                let source = &mut self.source;
+                flow = batch.go_on(bytes, &mut |what| source.release(what))?;
+            }
+            if flow == Flow::Pause || self.ended {
+                break;
+            }
             match &mut self.source {
                 // The documents are copied from where they lie into the batch.
                 Source::Query(cursor) => {

@@ -57,6 +57,7 @@ mod scripting;
 mod sessions;
 mod settings;
 mod sharding;
+mod socket_memory;
 mod state;
 mod statements;
 mod tail_throttle;

@@ -5,7 +5,8 @@ use std::time::Instant;
 use frond_error::Result;
 use frond_store::{OpContext, update_op_stats};
 
-use crate::cursors::BatchQuota;
+use crate::cursors::{BatchQuota, Room};
+use crate::memory_quota::Release;
 use crate::operation::Permits;
 use crate::state::Server;
 
@@ -41,38 +42,51 @@ impl<'a> ReplyQuota<'a> {
 }
 
 impl BatchQuota for ReplyQuota<'_> {
-    fn wait(&mut self, bytes: usize) -> Result<()> {
-        let quota = &self.server.execution.quotas.replies;
-        let mut permit = quota.try_acquire(bytes);
-        if permit.is_none() {
-            // Others need the ticket more than a command that waits for clients to read.
-            if let Some(held) = self.permits.ticket.take() {
-                self.server.execution.executor.give_back(held);
-            }
-            let began = Instant::now();
-            // The snapshot of a query that waits keeps the memtables of its moment.
-            let reserved =
-                quota.wait_here(bytes, self.limits, || self.server.store.retains_too_much());
-            update_op_stats(|op_stats| op_stats.room_wait += began.elapsed());
-            permit = Some(reserved?);
+    fn begin(&mut self, bytes: usize) -> Room {
+        self.permits.reply = self.server.execution.quotas.replies.try_acquire(bytes);
+        match self.permits.reply {
+            Some(_) => Room::Taken,
+            None => Room::Awaited,
         }
-        self.permits.reply = permit;
-        Ok(())
     }
 
-    fn try_grow(&mut self, bytes: usize) -> Result<bool> {
+    fn try_grow(&mut self, bytes: usize) -> Room {
         if self.is_last {
             // Not with the room of a large first document: two commands could wait for each other.
             self.permits.reply = None;
-            self.wait(bytes)?;
-            return Ok(true);
+            return self.begin(bytes);
         }
-        let permit = self.server.execution.quotas.replies.try_acquire(bytes);
-        let has_permit = permit.is_some();
-        if has_permit {
-            self.permits.reply = permit;
+        match self.server.execution.quotas.replies.try_acquire(bytes) {
+            Some(permit) => {
+                self.permits.reply = Some(permit);
+                Room::Taken
+            }
+            None => Room::None,
         }
-        Ok(has_permit)
+    }
+
+    fn wait(
+        &mut self,
+        bytes: usize,
+        held: usize,
+        release: &mut dyn FnMut(Release) -> Result<()>,
+    ) -> Result<()> {
+        // Others need the ticket more than a command that waits for clients to read.
+        if let Some(held) = self.permits.ticket.take() {
+            self.server.execution.executor.give_back(held);
+        }
+        let began = Instant::now();
+        let store = &self.server.store;
+        let reserved = self.server.execution.quotas.replies.wait_here(
+            bytes,
+            held,
+            self.limits,
+            || store.retains_too_much(),
+            release,
+        );
+        update_op_stats(|op_stats| op_stats.room_wait += began.elapsed());
+        self.permits.reply = Some(reserved?);
+        Ok(())
     }
 
     fn complete(&mut self, bytes: usize) {

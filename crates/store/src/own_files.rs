@@ -35,6 +35,10 @@ impl<'a> OwnFiles<'a> {
         self.files.is_some_and(Files::retains_too_much)
     }
 
+    pub fn retains_far_too_much(self) -> bool {
+        self.files.is_some_and(Files::retains_far_too_much)
+    }
+
     pub fn stats(self) -> EngineStats {
         self.files.map_or_else(EngineStats::default, Files::stats)
     }

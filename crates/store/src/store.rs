@@ -284,6 +284,11 @@ impl DocumentStore {
         OwnFiles::new(self.engine()).retains_too_much()
     }
 
+    /// Whether it is twice what they may keep.
+    pub fn retains_far_too_much(&self) -> bool {
+        OwnFiles::new(self.engine()).retains_far_too_much()
+    }
+
     /// The counters of an engine with data files; all zero in a cluster.
     pub fn engine_stats(&self) -> EngineStats {
         OwnFiles::new(self.engine()).stats()

@@ -235,9 +235,9 @@ impl DocumentStore {
         let mut distinct = Distinct::new(path, collator.as_ref().unwrap_or(Collator::BINARY));
         let mut reserved = None;
         while let Some(doc) = cursor.next()? {
+            let bytes = distinct.bytes_with(&doc);
+            take(&mut reserved, Some(self.memory()), bytes, "distinct")?;
             distinct.add(&doc)?;
-            let held = distinct.held_bytes();
-            take(&mut reserved, Some(self.memory()), held, "distinct")?;
         }
         Ok(distinct.into_array())
     }

@@ -39,6 +39,7 @@ use crate::log::{Checksum, Frame, Stamped};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
 use crate::version::Version;
+use crate::write_throttle::Backlog;
 use crate::{Error, Result, WriteSet};
 
 /// Sealed memtables that may wait before committers have to.
@@ -340,17 +341,17 @@ impl Engine {
 
     /// The time that the committer of a write set waits, so that commits are admitted at the rate of flushes.
     fn delay(&self, state: &mut CommitState, version: &Version, set: &WriteSet) -> Duration {
-        match version.sealed.len() {
-            0 => Duration::ZERO,
-            _ if self.options.inline => Duration::ZERO,
-            waiting => state.throttle.delay(
-                &self.flusher.rate,
-                Memtable::ops_bytes(set.len(), set.bytes()),
-                waiting,
-                version.active.fill(),
-                version.active.capacity(),
-            ),
+        let backlog = Backlog {
+            waiting: version.sealed.len(),
+            fill: version.active.fill(),
+            memtable_bytes: version.active.capacity(),
+            kept: self.kept_multiple(),
+        };
+        if self.options.inline || (backlog.waiting == 0 && backlog.kept == 0.0) {
+            return Duration::ZERO;
         }
+        let bytes = Memtable::ops_bytes(set.len(), set.bytes());
+        (state.throttle).delay(&self.flusher.rate, bytes, &backlog)
     }
 
     /// Takes the stamps of a write set and appends it to the log. Returns the position in the log after it. The caller holds

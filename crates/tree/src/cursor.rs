@@ -38,8 +38,16 @@ pub struct Cursor {
     done: bool,
     /// Whether everything will be read, and not soon again.
     is_long: bool,
-    /// Whether the last move failed: some source has lost its position.
-    is_lost: bool,
+    state: State,
+}
+
+/// Whether the sources of a cursor are where it is.
+enum State {
+    Reading,
+    /// The last move failed: some source has lost its position.
+    Lost,
+    /// It has no sources until it is read on from here.
+    Left(Position),
 }
 
 impl Snapshot {
@@ -105,7 +113,7 @@ impl Cursor {
             at_key: false,
             done: false,
             is_long: false,
-            is_lost: false,
+            state: State::Reading,
         };
         match direction {
             Direction::Forward => cursor.start_forward(&[])?,
@@ -132,8 +140,8 @@ impl Cursor {
         reason = "the result borrows from the cursor"
     )]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if self.is_lost {
-            return Err(Error::failed("the cursor had an error before"));
+        if !matches!(self.state, State::Reading) {
+            self.resume()?;
         }
         match self.advance() {
             Ok(false) => Ok(None),
@@ -147,7 +155,7 @@ impl Cursor {
 
     /// Records a failure, and the damage that the error names.
     fn noted(&mut self, error: Error) -> Error {
-        self.is_lost = true;
+        self.state = State::Lost;
         self.snapshot.version.damage.record(Some(self.tree), &error);
         error
     }
@@ -193,7 +201,9 @@ impl Cursor {
     /// Errors of the disk.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         (self.at_key, self.folded, self.done) = (false, None, false);
-        self.is_lost = false;
+        if let State::Left(_) = std::mem::replace(&mut self.state, State::Reading) {
+            self.open_memtables().map_err(|error| self.noted(error))?;
+        }
         let started = match self.direction {
             Direction::Forward => self.start_forward(key),
             Direction::Backward => self.start_backward(Some(&just_above(key))),
@@ -201,22 +211,30 @@ impl Cursor {
         started.map_err(|error| self.noted(error))
     }
 
-    /// Continues on another snapshot of the same moment ([`crate::Store::detach`]), behind the key that was returned last.
-    ///
-    /// # Errors
-    /// Errors of the disk; then the cursor is lost until the next [`Cursor::seek`].
-    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
-        if Arc::ptr_eq(&self.snapshot.version, &snapshot.version) {
-            return Ok(());
-        }
-        let from = self.position();
+    /// Continues on another snapshot of the same moment ([`crate::Store::detach`]), or the same one, behind the key that was returned
+    /// last. Until then the cursor holds no pages and no memtables.
+    pub fn continue_on(&mut self, snapshot: &Snapshot) {
+        let from = match std::mem::replace(&mut self.state, State::Reading) {
+            State::Reading => self.position(),
+            State::Lost => Position::End,
+            State::Left(from) => from,
+        };
         self.snapshot = snapshot.clone();
-        let sources = memtable_sources(snapshot, self.tree, &self.resolver);
-        self.memtables = sources.len();
         (self.at_key, self.folded) = (false, None);
-        let moved = Merger::new(sources, self.direction).and_then(|merger| {
-            self.merger = merger;
-            match (from, self.direction) {
+        self.memtables = 0;
+        self.merger = Merger::empty(self.direction);
+        self.state = State::Left(from);
+    }
+
+    /// Opens the sources again where they were left.
+    fn resume(&mut self) -> Result<()> {
+        let State::Left(from) = std::mem::replace(&mut self.state, State::Reading) else {
+            self.state = State::Lost;
+            return Err(Error::failed("the cursor had an error before"));
+        };
+        let started = self
+            .open_memtables()
+            .and_then(|()| match (from, self.direction) {
                 (Position::End, _) => Ok(()),
                 (Position::At(key), Direction::Forward) => self.start_forward(&key),
                 (Position::At(key), Direction::Backward) => {
@@ -226,14 +244,20 @@ impl Cursor {
                     self.start_forward(&just_above(&key))
                 }
                 (Position::Behind(key), Direction::Backward) => self.start_backward(Some(&key)),
-            }
-        });
-        moved.map_err(|error| self.noted(error))
+            });
+        started.map_err(|error| self.noted(error))
+    }
+
+    fn open_memtables(&mut self) -> Result<()> {
+        let sources = memtable_sources(&self.snapshot, self.tree, &self.resolver);
+        self.memtables = sources.len();
+        self.merger = Merger::new(sources, self.direction)?;
+        Ok(())
     }
 
     /// Where the next key is looked for.
     fn position(&self) -> Position {
-        if self.done || self.is_lost {
+        if self.done {
             return Position::End;
         }
         if self.folded.is_some() {

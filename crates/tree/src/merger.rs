@@ -152,15 +152,23 @@ impl Merger {
     pub(crate) fn new(sources: Vec<Source>, direction: Direction) -> Result<Merger> {
         let mut merger = Merger {
             sources,
+            ..Merger::empty(direction)
+        };
+        merger.rebuild()?;
+        Ok(merger)
+    }
+
+    /// A walk over nothing.
+    pub(crate) fn empty(direction: Direction) -> Merger {
+        Merger {
+            sources: Vec::new(),
             heap: Vec::new(),
             direction,
             ranged: Vec::new(),
             gap: None,
             bound: None,
             clear: 0,
-        };
-        merger.rebuild()?;
-        Ok(merger)
+        }
     }
 
     /// Sets the upper bound of a forward walk, before [`Merger::rebuild`]. It is a hint: the walk may go past it.

@@ -18,8 +18,8 @@ use crate::snapshot::Snapshot;
 use crate::version::Version;
 use crate::{Error, MemoryUse, Result, Store, TreeId};
 
-/// Memtables that only snapshots hold may take this share of the engine's part of the budget, and at least one may be
-/// there.
+/// Memtables that only snapshots hold may take this share of the engine's part of the budget, without what connections take, and at
+/// least one may be there.
 const SHARE: u64 = 4;
 /// Scans that may detach their snapshots at a time.
 const TURNS: usize = 8;
@@ -53,6 +53,11 @@ impl Store {
     /// while should be detached ([`Store::detach`]) or dropped.
     pub fn retains_too_much(&self) -> bool {
         self.engine().retains_too_much()
+    }
+
+    /// Whether it is twice their share: more comes than is detached, and those that are not used have to be dropped.
+    pub fn retains_far_too_much(&self) -> bool {
+        self.engine().kept_multiple() > 2.0
     }
 
     /// Bytes of memtables that this snapshot keeps in memory beyond the current state.
@@ -177,10 +182,18 @@ impl Engine {
 
     /// As [`Store::retains_too_much`].
     pub(crate) fn retains_too_much(&self) -> bool {
+        self.kept_multiple() > 1.0
+    }
+
+    /// The bytes that snapshots keep, as a multiple of what they may; 0 if it is surely less.
+    pub(crate) fn kept_multiple(&self) -> f64 {
         let memtable = self.options.memtable_size() as u64;
-        let allowed = (self.runs.budget.bytes() / SHARE).max(memtable);
+        let allowed = (self.runs.budget.beside_connections() / SHARE).max(memtable);
         // Cheap, and mostly enough: the current memtables alone seldom take that much.
-        self.runs.budget.used(MemoryUse::Memtables) > allowed && self.retained_bytes() > allowed
+        if self.runs.budget.used(MemoryUse::Memtables) <= allowed {
+            return 0.0;
+        }
+        self.retained_bytes() as f64 / allowed as f64
     }
 
     fn retained_bytes(&self) -> u64 {

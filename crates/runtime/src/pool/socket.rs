@@ -7,8 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::event::epoll;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -106,6 +108,12 @@ impl<S> Socket<S> {
 }
 
 impl<S: AsFd> Socket<S> {
+    /// Resets the connection when it is closed. Otherwise the system keeps what was sent until the client has read it.
+    pub fn reset_when_closed(&self) {
+        // A socket that does not support it is closed as usual.
+        let _ = set_socket_linger(&*self.stream, Some(Duration::ZERO));
+    }
+
     /// Waits for enough bytes to fill a buffer, and leaves them to be read. There are fewer if the client closes the socket
     /// before.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {

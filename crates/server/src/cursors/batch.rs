@@ -7,6 +7,7 @@ use frond_store::Flow;
 use super::{BATCH_BYTES, LARGE_BATCH_BYTES, REPLY_BYTES};
 use crate::errors::reply_too_large;
 use crate::limits::REPLY_BYTES_MAX;
+use crate::memory_quota::Release;
 
 /// The most bytes that a batch takes for documents that it does not have yet.
 const START_BYTES: usize = 16 << 10;
@@ -15,12 +16,30 @@ const REPLY_FIELDS_BYTES: usize = 256;
 
 /// The memory that a batch takes.
 pub trait BatchQuota {
-    /// Waits for the room of one large document of so many bytes.
-    fn wait(&mut self, bytes: usize) -> Result<()>;
-    /// Whether there is room for a batch of so many bytes. It waits only if a part of the batch is of no use.
-    fn try_grow(&mut self, bytes: usize) -> Result<bool>;
+    /// Takes room for one large document of so many bytes, which the batch cannot do without.
+    fn begin(&mut self, bytes: usize) -> Room;
+    /// Takes room for a batch of so many bytes.
+    fn try_grow(&mut self, bytes: usize) -> Room;
+    /// Waits for so much room, while the batch holds `held` bytes already. The cursor is not in use meanwhile, and can let go of memory:
+    /// `release` does that, unless it is not possible.
+    fn wait(
+        &mut self,
+        bytes: usize,
+        held: usize,
+        release: &mut dyn FnMut(Release) -> Result<()>,
+    ) -> Result<()>;
     /// The batch is filled, with so many bytes.
     fn complete(&mut self, bytes: usize);
+}
+
+/// Whether there is room for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Taken,
+    /// There is none now.
+    None,
+    /// There is none now, and without it the batch is of no use: it has to wait.
+    Awaited,
 }
 
 /// A batch that is filled.
@@ -28,6 +47,10 @@ pub struct Batch<'b> {
     pub reply: &'b mut dyn BatchQuota,
     /// Whether it has the room of a full one.
     pub is_whole: bool,
+    /// Whether it has waited for the room of its first document.
+    pub has_begun: bool,
+    /// The room that it has to wait for, in bytes, before it takes the document that did not fit.
+    pub awaited: Option<usize>,
     pub documents: ArrayBuf,
     /// Bytes of its elements.
     pub bytes: usize,
@@ -43,12 +66,44 @@ impl Batch<'_> {
     /// Whether it may become a full one.
     fn may_be_large(&mut self) -> bool {
         if !self.is_whole {
-            match self.reply.try_grow(BATCH_BYTES + REPLY_BYTES) {
-                Ok(granted) => self.is_whole = granted,
-                Err(failure) => self.failure = Some(failure),
+            let bytes = BATCH_BYTES + REPLY_BYTES;
+            match self.reply.try_grow(bytes) {
+                Room::Taken => self.is_whole = true,
+                Room::None => {}
+                Room::Awaited => self.awaited = Some(bytes),
             }
         }
         self.is_whole
+    }
+
+    /// Whether there is room for its first document, which makes it so large.
+    fn may_begin(&mut self) -> bool {
+        if !self.has_begun {
+            let bytes = self.bytes + REPLY_BYTES;
+            self.has_begun = self.reply.begin(bytes) == Room::Taken;
+            self.awaited = (!self.has_begun).then_some(bytes);
+        }
+        self.has_begun
+    }
+
+    /// Waits for its room, and adds the document that did not fit.
+    pub fn go_on(
+        &mut self,
+        awaited: usize,
+        release: &mut dyn FnMut(Release) -> Result<()>,
+    ) -> Result<Flow> {
+        let pending = self
+            .pending
+            .as_ref()
+            .map_or(0, |document| document.len_bytes());
+        self.reply.wait(awaited, self.bytes + pending, release)?;
+        if self.documents.is_empty() {
+            self.has_begun = true;
+        } else {
+            self.is_whole = true;
+        }
+        let document = self.pending.take();
+        Ok(document.map_or(Flow::Continue, |document| self.push(&document)))
     }
 
     /// Adds a document; `Pause` if the batch takes no more.
@@ -64,14 +119,11 @@ impl Batch<'_> {
         let is_large = self.bytes > LARGE_BATCH_BYTES;
         // A reply has at least one document.
         let is_first = self.documents.is_empty();
-        if is_first
-            && is_large
-            && let Err(failure) = self.reply.wait(self.bytes + REPLY_BYTES)
-        {
-            self.failure = Some(failure);
-            return Flow::Pause;
-        }
-        let fits = is_first || (self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()));
+        let fits = if is_first {
+            !is_large || self.may_begin()
+        } else {
+            self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large())
+        };
         if !fits {
             self.bytes -= size + 12;
             self.pending = Some(document.to_owned());

@@ -10,12 +10,16 @@ use super::*;
 struct Plenty;
 
 impl BatchQuota for Plenty {
-    fn wait(&mut self, _: usize) -> Result<()> {
-        Ok(())
+    fn begin(&mut self, _: usize) -> Room {
+        Room::Taken
     }
 
-    fn try_grow(&mut self, _: usize) -> Result<bool> {
-        Ok(true)
+    fn try_grow(&mut self, _: usize) -> Room {
+        Room::Taken
+    }
+
+    fn wait(&mut self, _: usize, _: usize, _: &mut dyn FnMut(Release) -> Result<()>) -> Result<()> {
+        Ok(())
     }
 
     fn complete(&mut self, _: usize) {}

@@ -77,6 +77,9 @@ pub fn default_cache(usable: u64, machine: u64) -> u64 {
 /// all bounds, such as a message of the largest size in each direction.
 const REST_BYTES: u64 = 144 << 20;
 
+/// With less usable memory than this there is little.
+const LITTLE_BYTES: u64 = 384 << 20;
+
 /// The memory of the process beside its budget: its code, threads, and tables that do not grow with the load.
 const FIXED_BYTES: u64 = 48 << 20;
 
@@ -86,6 +89,16 @@ const FIXED_BYTES: u64 = 48 << 20;
 pub fn client_bytes(usable: u64, cache_bytes: u64) -> u64 {
     let left = (usable / 16 * 15).saturating_sub(cache_bytes + FIXED_BYTES);
     (left / 9 * 4).max(16 << 20)
+}
+
+/// Bytes that idle connections may take, of so much usable memory: a quarter, and an eighth of little memory, where what does not grow
+/// with it weighs more.
+pub fn idle_connections_bytes(usable: u64) -> u64 {
+    if usable < LITTLE_BYTES {
+        usable / 8
+    } else {
+        usable / 4
+    }
 }
 
 /// The memory use of this process, as the system counts it.
@@ -157,6 +170,12 @@ mod tests {
         assert_eq!(default(2048, 8192), 1280);
         assert_eq!((default(256, 8192), default(192, 8192)), (112, 64));
         assert_eq!((default(128, 8192), default(100, 100)), (64, 64));
+    }
+
+    #[test]
+    fn idle_connections_take_a_part_of_the_memory() {
+        assert_eq!(idle_connections_bytes(512 << 20), 128 << 20);
+        assert_eq!(idle_connections_bytes(256 << 20), 32 << 20);
     }
 
     #[test]

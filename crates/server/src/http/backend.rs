@@ -140,7 +140,8 @@ async fn serve(
         ..ClientState::default()
     };
     if admitted.send(open.connection.clone()).is_ok() {
-        converse_from(&server, &open.connection, &mut socket, state).await;
+        // It is a link of this process.
+        let _ = converse_from(&server, &open.connection, &mut socket, state).await;
     }
 }
 

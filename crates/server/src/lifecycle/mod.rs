@@ -31,7 +31,9 @@ use crate::commands::replication::repl_set_status;
 use crate::feature_version;
 use crate::host::file_handles::HandleLimit;
 use crate::host::lock_file::LockFile;
-use crate::host::memory::{client_bytes, default_cache_bytes, usable_bytes};
+use crate::host::memory::{
+    client_bytes, default_cache_bytes, idle_connections_bytes, usable_bytes,
+};
 use crate::host::proc;
 use crate::http::accept_http;
 use crate::net::listen::{AddressError, Addresses, UnixSocketFile, accept_all, bind_all};
@@ -149,12 +151,9 @@ pub fn run(arguments: &clap::ArgMatches, workers: Option<WorkerProgram>) -> Exit
     }
 }
 
-/// The part of the usable memory that idle connections may take.
-const CONNECTIONS_SHARE: u64 = 4;
-
 /// The connections that the memory of the process allows.
 fn connections_in(usable_bytes: u64) -> usize {
-    let most = usable_bytes / CONNECTIONS_SHARE / CONNECTION_BYTES as u64;
+    let most = idle_connections_bytes(usable_bytes) / CONNECTION_BYTES as u64;
     usize::try_from(most).unwrap_or(usize::MAX)
 }
 
@@ -187,7 +186,7 @@ fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -
             Component::Network,
             9_100_053,
             "initandlisten",
-            "Idle connections take at most a quarter of the memory of the process; give it more for more connections",
+            "Idle connections take at most a part of the memory of the process; give it more for more connections",
             &attributes,
         );
     }

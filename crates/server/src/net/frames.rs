@@ -13,6 +13,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::memory_quota::{MemoryQuota, Permit, STALLED};
 use crate::request::wants_reply;
+use crate::socket_memory::Full;
+use frond_store::Reservation;
 
 /// Capacity for a first read; most requests fit.
 const READ_BYTES: usize = 8 << 10;
@@ -48,6 +50,8 @@ pub enum Ended {
     Malformed(frond_wire::Error),
     /// The client has stalled while it held memory that others need.
     Stalled,
+    /// Messages in its socket have to wait, and sockets hold too much already.
+    Sockets,
     /// The client began a login and did not end it in time.
     LoginTime,
 }
@@ -123,11 +127,14 @@ impl Frames {
                 // The rest stays in the socket, and the client waits.
                 self.permit = Some(match self.quota.try_acquire(memory) {
                     Some(permit) => permit,
-                    None => tokio::select! {
-                        biased;
-                        () = self.closed() => return Err(Ended::Closed),
-                        permit = self.quota.wait(memory) => permit,
-                    },
+                    None => {
+                        let _held = self.in_socket(memory)?;
+                        tokio::select! {
+                            biased;
+                            () = self.closed() => return Err(Ended::Closed),
+                            permit = self.quota.wait(memory) => permit,
+                        }
+                    }
                 });
                 let length = self.arrived.length().ok().flatten().unwrap_or(0);
                 let time = STALLED + Duration::from_secs((length / BYTES_PER_SECOND) as u64);
@@ -148,6 +155,10 @@ impl Frames {
             let arrived = self.arrived.len();
             if arrived >= READ_BYTES {
                 // Enough arrived to go on with; do not read without bound.
+                let _held = match self.in_socket(usize::MAX) {
+                    Ok(held) => held,
+                    Err(ended) => return ended,
+                };
                 std::future::pending::<()>().await;
             }
             // Usually nothing comes before the reply is sent.
@@ -176,6 +187,23 @@ impl Frames {
             }
         })
         .await;
+    }
+
+    /// Counts what arrives and is not read meanwhile.
+    fn in_socket(&self, bytes: usize) -> Result<Reservation, Ended> {
+        let held = self.quota.in_socket(Full::Arrived(bytes));
+        held.ok_or(Ended::Sockets)
+    }
+
+    /// As [`Frames::watch`], but without reading, while a message is in use whose client waits for no reply.
+    ///
+    /// # Errors
+    /// `Sockets` if sockets hold too much already.
+    pub fn leave(&self) -> Result<Option<Reservation>, Ended> {
+        if self.arrived.is_empty() {
+            return Ok(None);
+        }
+        self.in_socket(usize::MAX).map(Some)
     }
 
     /// Whether no byte has arrived that is not part of a message that was taken.
@@ -269,6 +297,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use crate::socket_memory::SocketMemory;
 
     fn quota() -> Arc<MemoryQuota> {
         let memory = MemoryBudget::for_clients(100 << 20);
@@ -382,6 +411,56 @@ mod tests {
         assert!(matches!(ended, Err(Ended::Stalled)), "{ended:?}");
         assert!(other.is_ok());
         sender.await.unwrap();
+    }
+
+    /// 64 clients whose messages of 16 MiB waited for memory had 750 MiB in their sockets.
+    #[tokio::test(start_paused = true)]
+    async fn a_message_does_not_wait_in_a_socket_when_sockets_hold_too_much() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let sockets = SocketMemory::with(&memory, 16 << 20);
+        let quota = MemoryQuota::beside(&sockets, &memory, MemoryUse::Requests, 1 << 20);
+        let all = quota.try_acquire(1 << 20).unwrap();
+        let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 800 << 10]].concat());
+        let mut waiting = Vec::new();
+        loop {
+            let (mut near, mut far) = tokio::io::duplex(1 << 20);
+            far.write_all(&large).await.unwrap();
+            let mut frames = Frames::new(quota.clone(), Arc::default());
+            let mut next = Box::pin(async move { (frames.next(&mut near).await, far) });
+            let first = tokio::time::timeout(Duration::from_millis(1), next.as_mut()).await;
+            if let Ok((ended, _)) = first {
+                assert!(matches!(ended, Err(Ended::Sockets)), "{ended:?}");
+                break;
+            }
+            waiting.push(next);
+        }
+        assert_eq!(waiting.len(), 8, "256 KiB each, of an eighth of the memory");
+        assert_eq!(memory.used(MemoryUse::Sockets), 2 << 20);
+        drop(all);
+        for next in waiting {
+            assert!(next.await.0.is_ok(), "it was not closed");
+        }
+        assert_eq!(memory.used(MemoryUse::Sockets), 0);
+    }
+
+    /// Clients that sent on without reading had 1,150 MiB in their sockets.
+    #[tokio::test(start_paused = true)]
+    async fn what_arrives_while_a_message_is_in_use_is_counted() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let quota = MemoryQuota::new(&memory, MemoryUse::Requests, 64 << 20);
+        let (mut near, mut far) = tokio::io::duplex(1 << 20);
+        far.write_all(&vec![0; 4 * READ_BYTES]).await.unwrap();
+        let mut frames = Frames::new(quota, Arc::default());
+        assert!(frames.leave().unwrap().is_none(), "nothing is known of it");
+        let mut watched = Box::pin(frames.watch(&mut near));
+        let ended = tokio::time::timeout(Duration::from_millis(1), watched.as_mut()).await;
+        assert!(ended.is_err(), "it waits");
+        assert!(memory.used(MemoryUse::Sockets) > 0);
+        drop(watched);
+        assert_eq!(memory.used(MemoryUse::Sockets), 0);
+        let held = frames.leave().unwrap();
+        assert!(memory.used(MemoryUse::Sockets) > 0);
+        drop(held);
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ use crate::host::file_handles::{SpareHandle, is_out_of_handles};
 use crate::net::secure::serve_tcp;
 use crate::net::serve::serve;
 use crate::observability::log::Component;
+use crate::socket_memory::SocketBuffers;
 use crate::state::Server;
 use frond_runtime::Socket;
 
@@ -60,6 +61,9 @@ impl Addresses {
     pub fn listen(self) -> Result<Vec<TcpListener>, AddressError> {
         let listen = |socket: TcpSocket| {
             let address = socket.local_addr();
+            if let Some(buffers) = SocketBuffers::of_this_process() {
+                buffers.set(&socket);
+            }
             socket.listen(BACKLOG).map_err(|error| AddressError {
                 address: address.map(|a| a.to_string()).unwrap_or_default(),
                 error,
@@ -197,6 +201,9 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
         };
         match accepted {
             Ok((stream, _)) => {
+                if let Some(buffers) = SocketBuffers::of_this_process() {
+                    buffers.set(&stream);
+                }
                 begin(&server, stream.into_std(), |socket| {
                     let gone = socket.gone();
                     serve(server.clone(), socket, Peer::Unix, gone)

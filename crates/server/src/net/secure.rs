@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::connection::{Connection, Peer};
-use crate::net::serve::{OpenConnection, converse, stopped};
+use crate::net::serve::{Closing, OpenConnection, converse, stopped};
 use crate::observability::log::{Component, Severity};
 use crate::settings::TlsMode;
 use crate::state::Server;
@@ -50,7 +50,11 @@ pub async fn serve_tcp<S>(
         open.connection.local_ip.get_or_init(|| ip);
     }
     match &server.clients.tls {
-        None => converse(&server, &open.connection, &mut socket).await,
+        None => {
+            if converse(&server, &open.connection, &mut socket).await == Closing::Reset {
+                socket.reset_when_closed();
+            }
+        }
         // In a box, so that connections without TLS need no memory for it.
         Some(tls) => Box::pin(serve_either(&server, tls, &open.connection, socket)).await,
     }
@@ -70,7 +74,11 @@ where
     match begun {
         Err(reason) => refuse(server, connection, &reason),
         Ok(Begun::Nothing) => {}
-        Ok(Begun::Plain) => converse(server, connection, &mut socket).await,
+        Ok(Begun::Plain) => {
+            if converse(server, connection, &mut socket).await == Closing::Reset {
+                socket.reset_when_closed();
+            }
+        }
         Ok(Begun::Tls) => {
             let secured = tokio::select! {
                 biased;
@@ -78,7 +86,11 @@ where
                 () = stopped(&mut stop) => return,
             };
             match secured {
-                Ok(mut stream) => converse(server, connection, &mut stream).await,
+                Ok(mut stream) => {
+                    if converse(server, connection, &mut stream).await == Closing::Reset {
+                        stream.get_ref().0.reset_when_closed();
+                    }
+                }
                 Err(reason) => refuse(server, connection, &reason),
             }
         }

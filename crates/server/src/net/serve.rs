@@ -19,7 +19,7 @@ use crate::audit::{self, Actor, When};
 use crate::authentication::abandoned;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
-use crate::memory_quota::{MemoryQuota, STALLED};
+use crate::memory_quota::{MemoryQuota, STALLED, STALLED_SOON};
 use crate::net::frames::{Ended, Frames};
 use crate::observability::log::{Component, Severity};
 use crate::peers::serve_channel;
@@ -27,6 +27,7 @@ use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,
 };
+use crate::socket_memory::Full;
 use crate::state::Server;
 use frond_runtime::yield_to_queued_tasks;
 use frond_store::{MemoryUse, Reservation};
@@ -49,16 +50,27 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     if let Some(open) = OpenConnection::admit(&server, &peer, gone) {
-        converse(&server, &open.connection, &mut stream).await;
+        // A reset would not free the buffers of a Unix socket.
+        let _ = converse(&server, &open.connection, &mut stream).await;
     }
 }
 
+/// The way in which a connection has to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Closing {
+    /// Its client may read what was sent.
+    Orderly,
+    /// The system must not keep what was sent.
+    Reset,
+}
+
 /// Serves a client that is admitted.
-pub async fn converse<S>(server: &Server, connection: &Connection, stream: &mut S)
+pub async fn converse<S>(server: &Server, connection: &Connection, stream: &mut S) -> Closing
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    converse_from(server, connection, stream, ClientState::default()).await;
+    converse_from(server, connection, stream, ClientState::default()).await
 }
 
 /// Serves a client that is admitted and that may be logged in already.
@@ -67,7 +79,8 @@ pub async fn converse_from<S>(
     connection: &Connection,
     stream: &mut S,
     mut state: ClientState,
-) where
+) -> Closing
+where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     // The user of the console has logged in elsewhere.
@@ -115,6 +128,16 @@ pub async fn converse_from<S>(
                 &doc! {"remote": connection.peer.to_string()},
             );
         }
+        Some(Ended::Sockets) => {
+            server.metrics.connections_stalled.add(1);
+            server.log.warning(
+                Component::Network,
+                9_916_003,
+                &connection.name,
+                "Closed a connection whose requests wait for memory or whose replies are not read: sockets hold too much already",
+                &doc! {"remote": connection.peer.to_string()},
+            );
+        }
         Some(Ended::LoginTime) => {
             let attributes = doc! {"remote": connection.peer.to_string()};
             server.log.info(
@@ -141,8 +164,12 @@ pub async fn converse_from<S>(
         }
         _ => {}
     }
+    if matches!(ended, Some(Ended::Stalled | Ended::Sockets)) {
+        return Closing::Reset;
+    }
     // It fails if the client has disconnected, and may have to wait if the end is told by a message.
     let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.shutdown()).await;
+    Closing::Orderly
 }
 
 /// Records that the end of a connection ends its login.
@@ -453,6 +480,7 @@ where
                 ended = self.frames.watch(self.stream) => return Err(Some(ended)),
             }
         } else {
+            let _held = self.frames.leave().map_err(Some)?;
             reply.await
         };
         handled.map_err(|Stopping| None)
@@ -497,13 +525,18 @@ where
     /// Sends a reply. A client that does not read must not delay the shutdown.
     async fn send(&mut self, reply: &[u8], has_permit: bool) -> Result<(), End> {
         let quota = &self.client.server.execution.quotas.replies;
+        let full = if self.frames.is_empty() {
+            Full::Sent
+        } else {
+            Full::Both
+        };
         let shutdown = async {
             stopped(&mut self.stop).await;
             tokio::time::sleep(LAST_REPLY_MAX).await;
         };
         tokio::select! {
             biased;
-            sent = send(self.stream, reply, quota, has_permit) => sent.map_err(Some),
+            sent = send(self.stream, reply, quota, has_permit, full) => sent.map_err(Some),
             () = shutdown => Err(None),
         }
     }
@@ -516,6 +549,7 @@ async fn send<S: AsyncWrite + Unpin>(
     reply: &[u8],
     quota: &MemoryQuota,
     has_permit: bool,
+    full: Full,
 ) -> Result<(), Ended> {
     let mut rest = reply;
     let mut counted = None;
@@ -523,13 +557,20 @@ async fn send<S: AsyncWrite + Unpin>(
         let step = match poll_fn(|cx| Poll::Ready(poll_send(stream, &mut rest, cx))).await {
             Poll::Ready(step) => step,
             Poll::Pending => {
-                if !has_permit {
-                    counted.get_or_insert_with(|| quota.count(reply.len()));
+                if counted.is_none() {
+                    let socket = quota.in_socket(full).ok_or(Ended::Sockets)?;
+                    counted = Some((socket, (!has_permit).then(|| quota.count(reply.len()))));
                 }
+                let time = if quota.sockets_are_short() {
+                    STALLED_SOON
+                } else {
+                    STALLED
+                };
                 let step = poll_fn(|cx| poll_send(stream, &mut rest, cx));
-                match tokio::time::timeout(STALLED, step).await {
+                match tokio::time::timeout(time, step).await {
                     Ok(step) => step,
-                    Err(_) if quota.is_short() => return Err(Ended::Stalled),
+                    Err(_) if quota.sockets_are_short() => return Err(Ended::Sockets),
+                    Err(_) if time == STALLED && quota.is_short() => return Err(Ended::Stalled),
                     Err(_) => continue,
                 }
             }
@@ -581,6 +622,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, BufWriter};
 
     use super::*;
+    use crate::socket_memory::SocketMemory;
 
     /// The first write used to wait without a limit, and was not counted.
     #[tokio::test(start_paused = true)]
@@ -590,9 +632,38 @@ mod tests {
         let (mut near, _far) = tokio::io::duplex(1);
         near.write_all(&[0]).await.unwrap();
         let reply = vec![0; 2 << 20];
-        let sent = tokio::time::timeout(4 * STALLED, send(&mut near, &reply, &quota, false));
+        let sent = tokio::time::timeout(
+            4 * STALLED,
+            send(&mut near, &reply, &quota, false, Full::Sent),
+        );
         assert!(matches!(sent.await, Ok(Err(Ended::Stalled))));
         assert_eq!(memory.used(MemoryUse::Replies), 0);
+    }
+
+    /// 200 clients that did not read had 280 MiB in their sockets.
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_is_not_left_in_a_socket_when_sockets_hold_too_much() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let sockets = SocketMemory::with(&memory, 16 << 20);
+        let quota = MemoryQuota::beside(&sockets, &memory, MemoryUse::Replies, 64 << 20);
+        let others = memory.reserve(MemoryUse::Sockets, 2 << 20);
+        let (mut near, mut far) = tokio::io::duplex(64);
+        let reply = vec![0; 2 << 20];
+        let ended = send(&mut near, &reply, &quota, true, Full::Sent).await;
+        assert!(matches!(ended, Err(Ended::Sockets)));
+        drop(others);
+        // While they hold much, a client has some time to read.
+        let others = memory.reserve(MemoryUse::Sockets, 1 << 20);
+        let began = tokio::time::Instant::now();
+        let ended = send(&mut near, &reply, &quota, true, Full::Sent).await;
+        assert!(matches!(ended, Err(Ended::Sockets)));
+        assert_eq!(began.elapsed(), STALLED_SOON);
+        drop(others);
+        let mut read = vec![0; 64 + reply.len()];
+        let sent = send(&mut near, &reply, &quota, true, Full::Both);
+        let (sent, _) = tokio::join!(sent, far.read_exact(&mut read));
+        assert!(sent.is_ok());
+        assert_eq!(memory.used(MemoryUse::Sockets), 0);
     }
 
     #[tokio::test]
@@ -601,7 +672,9 @@ mod tests {
         let quota = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (near, mut far) = tokio::io::duplex(64);
         let mut near = BufWriter::new(near);
-        send(&mut near, b"reply", &quota, false).await.unwrap();
+        send(&mut near, b"reply", &quota, false, Full::Sent)
+            .await
+            .unwrap();
         let mut read = [0; 5];
         far.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"reply");

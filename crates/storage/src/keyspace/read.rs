@@ -237,15 +237,13 @@ impl Cursor {
         }
     }
 
-    /// Continues on another snapshot of the same moment ([`super::Engine::detach`]), behind the key that was returned last.
-    ///
-    /// # Errors
-    /// Errors of the disk; then the cursor is lost until the next [`Cursor::seek`].
-    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+    /// Continues on another snapshot of the same moment ([`super::Engine::detach`]), or the same one, behind the key that was returned
+    /// last. Until then it holds no pages.
+    pub fn continue_on(&mut self, snapshot: &Snapshot) {
         match (self, snapshot) {
             (Cursor::Files(cursor), Snapshot::Files(snapshot)) => cursor.continue_on(snapshot),
             // A snapshot of a cluster keeps nothing in memory that had to be released.
-            _ => Ok(()),
+            (Cursor::Files(_) | Cursor::Tikv(_), _) => {}
         }
     }
 }

@@ -204,6 +204,12 @@ impl DocStream for PipelineStream {
             .try_for_each(|cursor| cursor.lock().release_memory())?;
         Ok(self.resources.spilled.spill_results()?)
     }
+
+    fn release_pages(&mut self) {
+        for cursor in self.limits.cursors() {
+            cursor.lock().release_pages();
+        }
+    }
 }
 
 /// Stages that show the current state of the store.

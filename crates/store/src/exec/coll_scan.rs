@@ -192,7 +192,7 @@ impl Operator for CollScan {
         trees.push(self.scan.tree());
     }
 
-    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+    fn continue_on(&mut self, snapshot: &Snapshot) {
         match self.divided.as_deref_mut() {
             None => self.scan.continue_on(snapshot),
             Some(Divided::Rows(scan, _)) => scan.continue_on(snapshot),

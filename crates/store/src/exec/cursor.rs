@@ -52,6 +52,9 @@ pub trait DocStream: Send {
         Ok(())
     }
 
+    /// As [`QueryCursor::release_pages`].
+    fn release_pages(&mut self) {}
+
     /// Called when nothing more is taken for now. If it fails, the documents since the last call must not be shown.
     fn rest(&mut self) -> Result<()> {
         Ok(())
@@ -246,6 +249,15 @@ impl QueryCursor {
                 Ok(())
             }
             Rows::Done(_) => Ok(()),
+        }
+    }
+
+    /// Drops the pages that it reads, and reads them again when it goes on: for one that waits and has begun already.
+    pub fn release_pages(&mut self) {
+        match &mut self.rows {
+            Rows::Plan(executor) => executor.release_pages(),
+            Rows::Stream(stream) => stream.release_pages(),
+            Rows::Tail(..) | Rows::Done(_) => {}
         }
     }
 

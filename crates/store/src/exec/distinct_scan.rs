@@ -141,8 +141,8 @@ impl Operator for DistinctScan {
         trees.push(self.scan.tree());
     }
 
-    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.scan.continue_on(snapshot)
+    fn continue_on(&mut self, snapshot: &Snapshot) {
+        self.scan.continue_on(snapshot);
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

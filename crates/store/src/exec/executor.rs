@@ -126,7 +126,7 @@ impl Executor {
         let mut pulled = pull(&mut self.root, &self.cx);
         while matches!(pulled, Ok(Pulled::Paused)) && self.cx.take_stopped() {
             match self.detached_snapshot(Engine::try_detach) {
-                Ok(Some(snapshot)) => self.continue_on(snapshot)?,
+                Ok(Some(snapshot)) => self.continue_on(snapshot),
                 // Other operations are at it. This one goes on and tries again.
                 Ok(None) => {}
                 // There is no room on the disk, say. The operation goes on as it is, and does not try again.
@@ -156,7 +156,7 @@ impl Executor {
         both.map_or(0, |(engine, snapshot)| engine.retained_by(snapshot))
     }
 
-    /// Lets go of the memtables that only this plan keeps in memory.
+    /// Lets go of the memtables that only this plan keeps in memory, and of pages that it is about to read.
     ///
     /// # Errors
     /// Errors of the engine: without room on the disk that is not possible.
@@ -164,9 +164,18 @@ impl Executor {
         let detach = |engine: &Engine, snapshot: &Snapshot, trees: &[TreeId]| {
             engine.detach(snapshot, trees).map(Some)
         };
-        match self.detached_snapshot(detach)? {
-            Some(snapshot) if !self.ended => self.continue_on(snapshot),
-            _ => Ok(()),
+        if let Some(snapshot) = self.detached_snapshot(detach)?
+            && !self.ended
+        {
+            self.continue_on(snapshot);
+        }
+        Ok(())
+    }
+
+    /// Drops the pages that it reads, until it goes on.
+    pub fn release_pages(&mut self) {
+        if let Some(snapshot) = self.cx.held_snapshot().cloned() {
+            self.root.continue_on(&snapshot);
         }
     }
 
@@ -187,11 +196,9 @@ impl Executor {
         Ok(detach(engine, snapshot, &trees)?)
     }
 
-    fn continue_on(&mut self, snapshot: Snapshot) -> Result<()> {
-        let moved = self.root.continue_on(&snapshot);
+    fn continue_on(&mut self, snapshot: Snapshot) {
+        self.root.continue_on(&snapshot);
         self.cx.set_snapshot(snapshot);
-        self.ended |= moved.is_err();
-        moved
     }
 
     /// The next row.

@@ -189,9 +189,9 @@ impl Operator for IdScan {
         }
     }
 
-    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+    fn continue_on(&mut self, snapshot: &Snapshot) {
         match &mut self.search {
-            Search::Points(_) => Ok(()),
+            Search::Points(_) => {}
             Search::Ranges(scan) => scan.continue_on(snapshot),
         }
     }

@@ -110,13 +110,9 @@ impl KeyScan {
     }
 
     /// Continues on another snapshot of the same moment.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
-        match &mut self.cursor {
-            Some(cursor) => Ok(cursor.continue_on(snapshot)?),
-            None => Ok(()),
+    pub fn continue_on(&mut self, snapshot: &Snapshot) {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.continue_on(snapshot);
         }
     }
 

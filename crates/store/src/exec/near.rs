@@ -346,10 +346,9 @@ impl Operator for NearScan {
         trees.push(self.access.scan.index.tree);
     }
 
-    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
-        match &mut self.scan {
-            Some(scan) => scan.continue_on(snapshot),
-            None => Ok(()),
+    fn continue_on(&mut self, snapshot: &Snapshot) {
+        if let Some(scan) = &mut self.scan {
+            scan.continue_on(snapshot);
         }
     }
 

@@ -334,12 +334,7 @@ pub trait Operator: Send {
     fn add_trees(&self, _trees: &mut Vec<TreeId>) {}
 
     /// Continues on another snapshot of the same moment.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    fn continue_on(&mut self, _snapshot: &Snapshot) -> Result<()> {
-        Ok(())
-    }
+    fn continue_on(&mut self, _snapshot: &Snapshot) {}
 
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
     /// was none to give. `inputs` are those of its inputs.
@@ -424,15 +419,11 @@ impl Node {
     }
 
     /// Lets all operators continue on another snapshot of the same moment.
-    ///
-    /// # Errors
-    /// As [`Operator::continue_on`].
-    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.operator.continue_on(snapshot)?;
-        let inputs = &mut self.inputs.0;
-        inputs
-            .iter_mut()
-            .try_for_each(|input| input.continue_on(snapshot))
+    pub fn continue_on(&mut self, snapshot: &Snapshot) {
+        self.operator.continue_on(snapshot);
+        for input in &mut self.inputs.0 {
+            input.continue_on(snapshot);
+        }
     }
 
     /// The operator and its inputs as `explain` shows them.

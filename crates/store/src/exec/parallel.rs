@@ -300,18 +300,14 @@ impl<P: Send> ParallelScan<P> {
     }
 
     /// Continues on another snapshot of the same moment. What helpers have found ahead is dropped.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+    pub fn continue_on(&mut self, snapshot: &Snapshot) {
         let queue = self.queue.get_mut();
         queue.drop_parts();
-        match queue.pieces.front_mut().map(|piece| &mut piece.state) {
-            Some(State::Held(progress)) => match &mut progress.scan {
-                Some(scan) => scan.continue_on(snapshot),
-                None => Ok(()),
-            },
-            _ => Ok(()),
+        let first = queue.pieces.front_mut().map(|piece| &mut piece.state);
+        if let Some(State::Held(progress)) = first
+            && let Some(scan) = &mut progress.scan
+        {
+            scan.continue_on(snapshot);
         }
     }
 }

@@ -34,13 +34,10 @@ pub(crate) fn values(
     drop(planned);
     let mut reserved = None;
     executor.for_each(&mut |row| {
+        // Before its buffer grows.
+        let bytes = distinct.bytes_with(row.doc);
+        take(&mut reserved, Some(memory), bytes, "distinct")?;
         distinct.add(row.doc)?;
-        take(
-            &mut reserved,
-            Some(memory),
-            distinct.held_bytes(),
-            "distinct",
-        )?;
         Ok(Flow::Continue)
     })?;
     Ok(distinct.into_array())
@@ -50,6 +47,12 @@ pub(crate) fn values(
 const GATHERED_MIN: usize = 512;
 /// The key and the value of a document rarely take more.
 const VALUES_BYTES: usize = 512;
+
+/// A value takes at most about so many times its bytes, with its key.
+const KEY_BYTES: usize = 2;
+
+/// The buffer of keys and values grows to at most this in its first steps.
+const STORE_MIN: usize = 28 << 10;
 
 /// The values seen so far.
 pub(crate) struct Distinct {
@@ -200,9 +203,19 @@ impl Distinct {
         (self.found).dedup_by(|b, a| a.prefix == b.prefix && a.key(store) == b.key(store));
     }
 
-    /// Bytes that it holds, with the copy that it makes in the end.
-    pub fn held_bytes(&self) -> usize {
-        self.store.capacity() + self.bytes + self.found.capacity() * size_of::<Found>()
+    /// The most bytes that it holds after it has added a document, with the copy that it makes without duplicates.
+    pub fn bytes_with(&self, doc: &Doc) -> usize {
+        // A key of another collation than the binary one may be longer than its value.
+        let used = self.store.len() + KEY_BYTES * doc.len_bytes();
+        let grown = |capacity: usize, used: usize, least: usize| {
+            if used > capacity {
+                used.max(2 * capacity).max(least)
+            } else {
+                capacity
+            }
+        };
+        let found = grown(self.found.capacity(), self.found.len() + 1, 4);
+        grown(self.store.capacity(), used, STORE_MIN) + used + found * size_of::<Found>()
     }
 
     pub fn into_array(mut self) -> ArrayBuf {
@@ -244,6 +257,19 @@ mod tests {
                 600 => assert_eq!(value, Value::String("x")),
                 _ => assert_eq!(value, Value::Int32(at as i32)),
             }
+        }
+    }
+
+    /// The buffer grew to twice its size before its new size was counted: 30 at a time took 500 MiB that nothing counted.
+    #[test]
+    fn the_memory_for_a_value_is_counted_before_it_is_taken() {
+        let mut distinct = Distinct::new("a", Collator::BINARY);
+        for number in 0..5_000 {
+            let doc = doc! {"a": format!("{number:0300}")};
+            let counted = distinct.bytes_with(&doc);
+            distinct.add(&doc).unwrap();
+            let held = distinct.store.capacity() + distinct.found.capacity() * size_of::<Found>();
+            assert!(held <= counted, "{number}: {held} of {counted}");
         }
     }
 

@@ -53,7 +53,7 @@ pub fn detach(random: &mut SmallRng, store: &Store, snapshot: &mut Snapshot, mod
     let trees: Vec<TreeId> = model.keys().copied().collect();
     *snapshot = store.detach(snapshot, &trees).unwrap();
     for (cursor, left) in &mut walks {
-        cursor.continue_on(snapshot).unwrap();
+        cursor.continue_on(snapshot);
         for (key, value) in left {
             let found = cursor.next().unwrap();
             assert_eq!(found, Some((key.as_slice(), value.as_slice())));
