@@ -26,6 +26,7 @@ mod errors;
 mod fail_points;
 mod feature_version;
 mod fsync_lock;
+mod held_documents;
 mod host;
 mod http;
 mod internal_collections;

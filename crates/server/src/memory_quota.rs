@@ -16,6 +16,7 @@ use frond_store::{MemoryBudget, MemoryUse, OpContext, Reservation};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::held_documents::HeldDocuments;
 use crate::limits::REPLY_BYTES_MAX;
 use crate::socket_memory::{Full, SocketMemory};
 
@@ -61,8 +62,7 @@ pub struct MemoryQuota {
     units: Semaphore,
     capacity: usize,
     waiting: AtomicUsize,
-    /// Bytes that operations hold while they wait.
-    held: AtomicUsize,
+    held: Arc<HeldDocuments>,
     /// Held by an operation that releases memory.
     releasing: Mutex<()>,
     began: Instant,
@@ -114,7 +114,7 @@ impl MemoryQuota {
             units: Semaphore::new(capacity),
             capacity,
             waiting: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
+            held: HeldDocuments::new(memory, capacity.saturating_mul(UNIT)),
             releasing: Mutex::new(()),
             began: Instant::now(),
             short_until: AtomicU64::new(0),
@@ -167,7 +167,7 @@ impl MemoryQuota {
         self.permit(units, bytes)
     }
 
-    /// Waits for `bytes` bytes on this thread, while the operation holds so many for what it has already. While `is_scarce` the operation, which keeps memory itself, has to `release` that, one
+    /// Waits for `bytes` bytes on this thread. While `is_scarce` the operation, which keeps memory itself, has to `release` that, one
     /// operation at a time. If it cannot, its wait is short.
     ///
     /// # Errors
@@ -175,7 +175,6 @@ impl MemoryQuota {
     pub fn wait_here(
         self: &Arc<MemoryQuota>,
         bytes: usize,
-        held: usize,
         limits: &OpContext,
         is_scarce: impl Fn() -> bool,
         release: &mut dyn FnMut(Release) -> Result<()>,
@@ -184,14 +183,11 @@ impl MemoryQuota {
             return Ok(permit);
         }
         let _waiting = Waiting::begin(&self.waiting);
-        let _held = self.memory.reserve(MemoryUse::Queries, held);
-        let held = Held::begin(&self.held, held);
         release(Release::Pages)?;
         let began = Instant::now();
         let mut released_at = began;
         let mut keeps_memory = false;
         while self.waiting.load(Ordering::Relaxed) <= MEMORY_WAITS_MAX
-            && (held.before == 0 || held.before + held.bytes <= self.bytes())
             && began.elapsed() < WAIT_MAX
             && !(keeps_memory && began.elapsed() > SHORT_WAIT_MAX)
         {
@@ -211,14 +207,24 @@ impl MemoryQuota {
                 return Ok(permit);
             }
         }
-        Err(Error::new(
+        Err(self.exceeded(bytes))
+    }
+
+    /// What operations hold while they wait for room for `bytes` bytes.
+    pub fn held_documents(&self) -> &Arc<HeldDocuments> {
+        &self.held
+    }
+
+    /// The error of a reply of `bytes` bytes that finds no room.
+    pub fn exceeded(&self, bytes: usize) -> Error {
+        Error::new(
             ErrorCode::ExceededMemoryLimit,
             format!(
                 "there is no memory for a reply of {bytes} bytes: clients have not read {} bytes of other replies. \
                  Try again later, ask for fewer fields, or give the server more memory",
                 self.memory.used(self.purpose)
             ),
-        ))
+        )
     }
 
     /// Counts what the system holds for a socket that is full. `None` if sockets hold too much: then the connection has to be closed.
@@ -248,27 +254,6 @@ impl MemoryQuota {
         self.waiting.load(Ordering::Relaxed) > 0
             || self.memory.used(self.purpose) > self.bytes() as u64
             || self.began.elapsed().as_millis() < u128::from(short_until)
-    }
-}
-
-/// Bytes that an operation holds while it waits.
-struct Held<'a> {
-    all: &'a AtomicUsize,
-    bytes: usize,
-    /// Those of others when it began to wait.
-    before: usize,
-}
-
-impl Held<'_> {
-    fn begin(all: &AtomicUsize, bytes: usize) -> Held<'_> {
-        let before = all.fetch_add(bytes, Ordering::Relaxed);
-        Held { all, bytes, before }
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -313,7 +298,7 @@ mod tests {
         assert!(quota.is_short());
         let limits = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
         let mut nothing = |_| Ok(());
-        let error = quota.wait_here(300 << 10, 0, &limits, || false, &mut nothing);
+        let error = quota.wait_here(300 << 10, &limits, || false, &mut nothing);
         assert_eq!(error.err().unwrap().code(), ErrorCode::MaxTimeMSExpired);
         first.shrink_to(100 << 10);
         let second = quota.try_acquire(900 << 10).unwrap();
@@ -342,25 +327,12 @@ mod tests {
             Release::Pages => Ok(()),
             Release::Memory => Err(Error::new(ErrorCode::InternalError, "a full disk")),
         };
-        let error = quota.wait_here(300 << 10, 0, &OpContext::new(), || true, failing);
+        let error = quota.wait_here(300 << 10, &OpContext::new(), || true, failing);
         let code = error.err().unwrap().code();
         assert_eq!(code, ErrorCode::ExceededMemoryLimit);
-        let soon = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
-        let large = 2 << 20;
-        let alone = quota.wait_here(300 << 10, large, &soon, || false, &mut |_| Ok(()));
-        assert_eq!(alone.err().unwrap().code(), ErrorCode::MaxTimeMSExpired);
-        let _other = Held::begin(&quota.held, 800 << 10);
-        let error = quota.wait_here(
-            300 << 10,
-            300 << 10,
-            &OpContext::new(),
-            || false,
-            &mut |_| Ok(()),
-        );
-        assert_eq!(error.err().unwrap().code(), ErrorCode::ExceededMemoryLimit);
         let mut others = Some(others);
         let (began, mut releases) = (Instant::now(), 0);
-        let waited = quota.wait_here(300 << 10, 0, &OpContext::new(), || true, &mut |_| {
+        let waited = quota.wait_here(300 << 10, &OpContext::new(), || true, &mut |_| {
             releases += 1;
             if began.elapsed() > 2 * SHORT_WAIT_MAX {
                 others = None;

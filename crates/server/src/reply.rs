@@ -58,11 +58,13 @@ pub fn open_cursor(
     options: BatchOptions,
 ) -> Result<(ArrayBuf, Option<DocBuf>, i64)> {
     let documents = options.size.unwrap_or(FIRST_BATCH_DOCUMENTS);
-    let mut room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
-    if options.single {
-        room = room.last();
-    }
-    let batch = cursor.batch(Some(documents), &mut room);
+    let batch = {
+        let mut room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
+        if options.single {
+            room = room.last();
+        }
+        cursor.batch(Some(documents), &mut room)
+    };
     if cursor.is_change_stream {
         match &batch {
             Ok(batch) if cursor.splits_events => cx

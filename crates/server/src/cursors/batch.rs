@@ -16,18 +16,23 @@ const REPLY_FIELDS_BYTES: usize = 256;
 
 /// The memory that a batch takes.
 pub trait BatchQuota {
-    /// Takes room for one large document of so many bytes, which the batch cannot do without.
-    fn begin(&mut self, bytes: usize) -> Room;
-    /// Takes room for a batch of so many bytes.
-    fn try_grow(&mut self, bytes: usize) -> Room;
-    /// Waits for so much room, while the batch holds `held` bytes already. The cursor is not in use meanwhile, and can let go of memory:
-    /// `release` does that, unless it is not possible.
-    fn wait(
-        &mut self,
-        bytes: usize,
-        held: usize,
-        release: &mut dyn FnMut(Release) -> Result<()>,
-    ) -> Result<()>;
+    /// Takes room for a batch of so many bytes with this large document, which it cannot do without. Waits for it if there is no memory
+    /// for a copy of the document.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` (146); an interruption.
+    fn begin(&mut self, bytes: usize, document: &Doc) -> Result<Room>;
+    /// Takes room for a batch of so many bytes. Waits as `begin` does, if it cannot do without this document.
+    ///
+    /// # Errors
+    /// As [`BatchQuota::begin`].
+    fn try_grow(&mut self, bytes: usize, document: &Doc) -> Result<Room>;
+    /// Waits for so much room. The cursor is not in use meanwhile, and can let go of memory: `release` does that, unless it is not
+    /// possible.
+    ///
+    /// # Errors
+    /// As [`BatchQuota::begin`].
+    fn wait(&mut self, bytes: usize, release: &mut dyn FnMut(Release) -> Result<()>) -> Result<()>;
     /// The batch is filled, with so many bytes.
     fn complete(&mut self, bytes: usize);
 }
@@ -38,7 +43,7 @@ pub enum Room {
     Taken,
     /// There is none now.
     None,
-    /// There is none now, and without it the batch is of no use: it has to wait.
+    /// There is none now, and without it the batch is of no use: it has to wait, with a copy of its document.
     Awaited,
 }
 
@@ -64,26 +69,34 @@ pub struct Batch<'b> {
 
 impl Batch<'_> {
     /// Whether it may become a full one.
-    fn may_be_large(&mut self) -> bool {
+    fn may_be_large(&mut self, document: &Doc) -> bool {
         if !self.is_whole {
             let bytes = BATCH_BYTES + REPLY_BYTES;
-            match self.reply.try_grow(bytes) {
-                Room::Taken => self.is_whole = true,
-                Room::None => {}
-                Room::Awaited => self.awaited = Some(bytes),
-            }
+            let room = self.reply.try_grow(bytes, document);
+            self.is_whole = self.is_taken(room, bytes);
         }
         self.is_whole
     }
 
     /// Whether there is room for its first document, which makes it so large.
-    fn may_begin(&mut self) -> bool {
+    fn may_begin(&mut self, document: &Doc) -> bool {
         if !self.has_begun {
             let bytes = self.bytes + REPLY_BYTES;
-            self.has_begun = self.reply.begin(bytes) == Room::Taken;
-            self.awaited = (!self.has_begun).then_some(bytes);
+            let room = self.reply.begin(bytes, document);
+            self.has_begun = self.is_taken(room, bytes);
         }
         self.has_begun
+    }
+
+    /// Whether room for `bytes` bytes is taken. If not, notes the failure, or that it has to wait.
+    fn is_taken(&mut self, room: Result<Room>, bytes: usize) -> bool {
+        match room {
+            Ok(Room::Taken) => return true,
+            Ok(Room::None) => {}
+            Ok(Room::Awaited) => self.awaited = Some(bytes),
+            Err(failure) => self.failure = Some(failure),
+        }
+        false
     }
 
     /// Waits for its room, and adds the document that did not fit.
@@ -92,11 +105,7 @@ impl Batch<'_> {
         awaited: usize,
         release: &mut dyn FnMut(Release) -> Result<()>,
     ) -> Result<Flow> {
-        let pending = self
-            .pending
-            .as_ref()
-            .map_or(0, |document| document.len_bytes());
-        self.reply.wait(awaited, self.bytes + pending, release)?;
+        self.reply.wait(awaited, release)?;
         if self.documents.is_empty() {
             self.has_begun = true;
         } else {
@@ -120,13 +129,13 @@ impl Batch<'_> {
         // A reply has at least one document.
         let is_first = self.documents.is_empty();
         let fits = if is_first {
-            !is_large || self.may_begin()
+            !is_large || self.may_begin(document)
         } else {
-            self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large())
+            self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large(document))
         };
         if !fits {
             self.bytes -= size + 12;
-            self.pending = Some(document.to_owned());
+            self.pending = self.failure.is_none().then(|| document.to_owned());
             return Flow::Pause;
         }
         if is_large && !was_large && self.is_whole {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use frond_bson::doc;
+use frond_bson::{Doc, doc};
 
 use super::*;
 
@@ -10,15 +10,15 @@ use super::*;
 struct Plenty;
 
 impl BatchQuota for Plenty {
-    fn begin(&mut self, _: usize) -> Room {
-        Room::Taken
+    fn begin(&mut self, _: usize, _: &Doc) -> Result<Room> {
+        Ok(Room::Taken)
     }
 
-    fn try_grow(&mut self, _: usize) -> Room {
-        Room::Taken
+    fn try_grow(&mut self, _: usize, _: &Doc) -> Result<Room> {
+        Ok(Room::Taken)
     }
 
-    fn wait(&mut self, _: usize, _: usize, _: &mut dyn FnMut(Release) -> Result<()>) -> Result<()> {
+    fn wait(&mut self, _: usize, _: &mut dyn FnMut(Release) -> Result<()>) -> Result<()> {
         Ok(())
     }
 
