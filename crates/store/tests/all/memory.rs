@@ -10,10 +10,11 @@ use frond_store::{
     OpContext, QueryCursor, UpdateRequest,
 };
 
-/// A store with the smallest cache.
+/// A store with the smallest cache. No cursor is released while it is filled, so commits must not wait for that.
 fn small() -> Fixture {
     Fixture::with(|directory| {
         let mut options = EngineOptions::new(directory);
+        options.inline = true;
         options.cache_bytes = 8 << 20;
         options.memtable_bytes = Some(256 << 10);
         options
