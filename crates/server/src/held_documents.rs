@@ -11,7 +11,7 @@ use frond_bson::Doc;
 use frond_store::{MemoryBudget, MemoryUse, Reservation};
 use parking_lot::Mutex;
 
-/// What all operations hold that wait.
+/// The documents of all operations that wait.
 pub struct HeldDocuments {
     memory: MemoryBudget,
     copies_max: usize,

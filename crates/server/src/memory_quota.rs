@@ -210,7 +210,7 @@ impl MemoryQuota {
         Err(self.exceeded(bytes))
     }
 
-    /// What operations hold while they wait for room for `bytes` bytes.
+    /// The documents of operations that wait for the room of a reply.
     pub fn held_documents(&self) -> &Arc<HeldDocuments> {
         &self.held
     }
