@@ -195,10 +195,20 @@ impl Engine {
 
     /// As [`Engine::checkpoint_all`], as far as the replica set has committed what is in memory. The rest is in the log.
     pub(crate) fn checkpoint_committed(&self) -> Result<()> {
-        match self.checkpoint_all() {
+        self.of_committed(self.checkpoint_all())
+    }
+
+    /// The result of a checkpoint that leaves out what the set has not committed.
+    fn of_committed(&self, checkpoint: Result<()>) -> Result<()> {
+        match checkpoint {
             Err(Error::Stalled { .. } | Error::NotLeading) if self.options.member => Ok(()),
             result => result,
         }
+    }
+
+    /// As [`Engine::checkpoint_trees`], without what a member's set has not committed.
+    pub(crate) fn checkpoint_committed_trees(&self) -> Result<()> {
+        self.of_committed(self.checkpoint_trees())
     }
 
     /// Flushes all sealed memtables and writes a checkpoint, even if there are none.

@@ -524,7 +524,7 @@ impl Engine {
                 }
                 // The next open must not have to search for what they free.
                 while self.release_orphans(usize::MAX) {}
-                self.checkpoint_trees()
+                self.checkpoint_committed_trees()
             }),
             (Some(_), Some(_)) => Ok(()),
             (Some(failure), None) => Err(Error::Closed(failure.clone())),

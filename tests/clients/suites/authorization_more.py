@@ -473,4 +473,4 @@ def who_may_shut_it_down_can(matrix):
             equal(reply["ok"], 1.0)
         except Closed:
             pass
-    equal(matrix.server.process.wait(PATIENCE), 0)
+    equal(matrix.server.process.wait(PATIENCE), 0, matrix.server.log_tail())

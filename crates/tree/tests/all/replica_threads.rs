@@ -279,3 +279,30 @@ fn a_leadership_ends_among_writers() {
     set.put(pair.tree, b"of the new leader", b"");
     pair.follower.commit(set, Durability::Logged).unwrap();
 }
+
+/// The end of a store with a dropped tree wrote a second checkpoint, which failed: a primary that lost its office while it ended had an
+/// exit code as for damaged files.
+#[test]
+fn a_leader_ends_with_a_dropped_tree_and_commits_that_the_set_does_not_have() {
+    let mut pair = Pair::new();
+    let dropped = pair.leader.allocate_tree();
+    let mut set = WriteSet::new();
+    set.create_tree(dropped, &TreeOptions::default());
+    set.put(dropped, b"key", b"value");
+    pair.leader.commit(set, Durability::Logged).unwrap();
+    pair.settle();
+    pair.leader.checkpoint().unwrap();
+    // While it is there, the tree is not released.
+    let snapshot = pair.leader.snapshot();
+    let mut set = WriteSet::new();
+    set.drop_tree(dropped);
+    pair.leader.commit(set, Durability::Logged).unwrap();
+    pair.settle();
+    pair.leader.checkpoint().unwrap();
+    pair.end();
+    let mut set = WriteSet::new();
+    set.put(pair.tree, b"not committed by the set", b"");
+    pair.leader.commit(set, Durability::Logged).unwrap();
+    pair.leader.close().unwrap();
+    drop(snapshot);
+}
