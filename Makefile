@@ -38,7 +38,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster pauses test fmt lint unit clients clients-set differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded stalls bank streams history soak-set failover before-login login-timing deny clean
+.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster pauses test fmt lint unit clients clients-set differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded stalls growth bank streams history soak-set failover before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -176,6 +176,10 @@ bounded: setup ## What clients do to the memory of a server in 512 MiB, MINUTES 
 
 stalls: setup-build ## How long finds, inserts and creations of collections wait beside changes of the catalog, with DOCUMENTS (10000000); report in OUT (.cache/stalls/stalls.txt)
 	DOCUMENTS=$(DOCUMENTS) scripts/bench-stalls.sh $(if $(filter file,$(origin OUT)),.cache/stalls/stalls.txt,$(OUT))
+
+growth: setup ## What operations cost at SIZES (1000000,10000000,100000000) documents in 512 MiB; as root
+	cargo build --release --locked
+	.cache/clients/venv/bin/python benchmarks/growth.py --server target/release/frond $(if $(SIZES),--sizes $(SIZES))
 
 bank: setup ## 64 clients move money in transactions for MINUTES (5 unless given), with KILLS (20) of the server; SEED
 	cargo build --locked
