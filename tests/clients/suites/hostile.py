@@ -11,8 +11,8 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 BINARY = os.environ["FROND_BINARY"]
 USER, PASSWORD = "mallory", "let me in"
-# More than there are tickets for reads.
-OPERATIONS = 120
+# More than the tickets for reads that one user gets.
+OPERATIONS = 80
 
 # What one operation's expressions may hold, what the allocator keeps, and a reply.
 GROWTH_KIB = 250 << 10
