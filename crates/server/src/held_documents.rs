@@ -1,7 +1,8 @@
 //! Large documents that operations hold while they wait for the room of a reply.
 //!
-//! A copy lets go of the page that the document lies in, and of the snapshot. Copies are bounded; beyond that operations keep what they
-//! look at. Those that look at the same document share its page, so it is counted once.
+//! An operation that copies its document can release the page and the snapshot while it waits. The bytes of all copies are bounded.
+//! Beyond the bound an operation keeps the page instead. Operations that wait with the same document share its page, so the page is
+//! counted once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

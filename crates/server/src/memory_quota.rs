@@ -42,7 +42,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// short.
 pub const STALLED: Duration = Duration::from_secs(5);
 
-/// The same for a client that does not read while sockets hold much.
+/// The limit that replaces [`STALLED`] for clients that do not read their replies while full sockets take much memory.
 pub const STALLED_SOON: Duration = Duration::from_secs(2);
 
 /// The memory that an operation can do without while it waits.

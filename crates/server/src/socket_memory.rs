@@ -84,7 +84,7 @@ impl SocketBuffers {
 /// The direction in which a socket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// A message of so many bytes arrives and is not read.
+    /// A message of this size in bytes arrives, and the server does not read it yet.
     Arrived(usize),
     /// The client does not read what was sent.
     Sent,

@@ -4,7 +4,7 @@
 //! commits are admitted at the recent flush rate, and at a lower rate the more memtables wait. (RocksDB delays writes
 //! in the same way; here the rate is measured instead of guessed.)
 //!
-//! Memtables that are flushed and that snapshots keep are a backlog, too: whoever lets go of them needs time for it.
+//! Flushed memtables that snapshots keep in memory are a backlog, too. Slower commits leave time to detach the snapshots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -180,7 +180,7 @@ mod tests {
         assert!(throttle.delay(&rate, 1 << 30, &backlog(2, 0.9)) <= DELAY_MAX);
     }
 
-    /// Memtables that snapshots kept grew without a limit while writers were faster than what lets go of them.
+    /// Writers filled memtables faster than snapshots were detached from them, so the memory for them grew without a limit.
     #[test]
     fn commits_slow_down_while_snapshots_keep_too_many_memtables() {
         assert_eq!(kept_share(1.0), None);

@@ -16,19 +16,18 @@ const REPLY_FIELDS_BYTES: usize = 256;
 
 /// The memory that a batch takes.
 pub trait BatchQuota {
-    /// Takes room for a batch of so many bytes with this large document, which it cannot do without. Waits for it if there is no memory
-    /// for a copy of the document.
+    /// Reserves `bytes` for a batch that needs this large document. Without room, the caller has to copy the document and wait; if
+    /// copies take too much memory already, this call waits itself, and the document stays in its page.
     ///
     /// # Errors
     /// `ExceededMemoryLimit` (146); an interruption.
     fn begin(&mut self, bytes: usize, document: &Doc) -> Result<Room>;
-    /// Takes room for a batch of so many bytes. Waits as `begin` does, if it cannot do without this document.
+    /// Reserves `bytes` for a larger batch. Without room, a batch that cannot end before this document waits as in `begin`.
     ///
     /// # Errors
     /// As [`BatchQuota::begin`].
     fn try_grow(&mut self, bytes: usize, document: &Doc) -> Result<Room>;
-    /// Waits for so much room. The cursor is not in use meanwhile, and can let go of memory: `release` does that, unless it is not
-    /// possible.
+    /// Waits until `bytes` can be reserved. No operator of the cursor runs meanwhile, so `release` can free memory that the cursor holds.
     ///
     /// # Errors
     /// As [`BatchQuota::begin`].

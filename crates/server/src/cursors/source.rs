@@ -1,4 +1,4 @@
-//! Where the documents of a cursor come from.
+//! Sources of a cursor: a query, documents in memory, a backup.
 
 use frond_bson::DocBuf;
 use frond_error::Result;
@@ -7,7 +7,7 @@ use frond_store::QueryCursor;
 use super::BackupSource;
 use crate::memory_quota::Release;
 
-/// Where a cursor's documents come from.
+/// The source of a cursor's documents.
 pub enum Source {
     /// A query over collections. Boxed, because it is most of the size of an idle cursor.
     Query(Box<QueryCursor>),

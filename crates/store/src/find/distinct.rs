@@ -48,7 +48,7 @@ const GATHERED_MIN: usize = 512;
 /// The key and the value of a document rarely take more.
 const VALUES_BYTES: usize = 512;
 
-/// A value takes at most about so many times its bytes, with its key.
+/// A value and its key together take at most about this multiple of the bytes of the value.
 const KEY_BYTES: usize = 2;
 
 /// The buffer of keys and values grows to at most this in its first steps.
