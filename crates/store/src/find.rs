@@ -69,6 +69,8 @@ pub struct FindRequest<'a> {
     pub show_record_id: bool,
     /// Whether the cursor stays open at the end of a capped collection, for what is inserted later.
     pub tailable: bool,
+    /// The number of documents that a `$sample` takes of the result.
+    pub sample: Option<u64>,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
     /// Whether temporary files may be written; by default as the settings say.
@@ -109,8 +111,24 @@ pub(crate) struct PlannedQuery {
     pub by_id_only: bool,
     /// The path, if only its distinct values are wanted.
     pub distinct: Option<String>,
+    /// The number of documents of a `$sample`, if it takes its documents from this query.
+    pub sample: Option<u64>,
     /// The query as it was asked, for lists of the plan cache.
     pub example_query: Option<ExampleQuery>,
+}
+
+/// A `$sample` of a greater part of its collection than this reads all of it, as in MongoDB.
+const SAMPLE_PARTS_MIN: u64 = 20;
+/// Smaller collections are read as a whole.
+const SAMPLED_DOCUMENTS_MIN: u64 = 100;
+
+/// Whether it pays to choose the documents of a `$sample` one by one. A cluster cannot choose keys at random.
+fn is_small_sample(size: u64, collection: &Collection, snapshot: &Snapshot) -> bool {
+    let documents = u64::try_from(collection.counts().documents).unwrap_or(0);
+    snapshot.files().is_some()
+        && collection.oplog().is_none()
+        && documents >= SAMPLED_DOCUMENTS_MIN
+        && size <= documents / SAMPLE_PARTS_MIN
 }
 
 impl PlannedQuery {
@@ -133,6 +151,7 @@ impl PlannedQuery {
             meta: MetaFields::default(),
             by_id_only: true,
             distinct: None,
+            sample: None,
             example_query: ExampleQuery::new(filter, sort),
         })
     }
@@ -271,6 +290,9 @@ impl PlannedQuery {
             by_record: collection.is_by_record(),
             by_id_only: self.by_id_only,
             distinct: self.distinct.as_deref(),
+            sample: self
+                .sample
+                .filter(|size| is_small_sample(*size, &collection, &snapshot)),
             merge_limit_reached: &merge_limit_reached,
         };
         let trial = Trial {
@@ -482,6 +504,7 @@ impl DocumentStore {
             meta: projection.meta(),
             by_id_only: takes_short_way(request),
             distinct: distinct.map(str::to_owned),
+            sample: request.sample.filter(|_| request.hint.is_none()),
             ..question.showing(shown)
         };
         let planned = question.plan_keeping(self.catalog(), ns, context, kept)?;

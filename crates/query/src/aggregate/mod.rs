@@ -172,6 +172,14 @@ impl Pipeline {
         self.stages.first().is_some_and(Stage::is_source)
     }
 
+    /// The number of documents that a `$sample` at the front takes.
+    pub fn sample_size(&self) -> Option<u64> {
+        match self.stages.first()? {
+            Stage::Sample(size) => Some(*size),
+            _ => None,
+        }
+    }
+
     /// Whether the pipeline begins with `$documents`, which needs no collection at all.
     pub fn has_documents(&self) -> bool {
         matches!(self.stages.first(), Some(Stage::Documents(_)))

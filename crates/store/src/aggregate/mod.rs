@@ -344,6 +344,8 @@ impl<'a> Runner<'a> {
         hint: Option<Hint>,
     ) -> Result<QueryCursor> {
         let sort = SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?;
+        let takes_any = front.is_everything() && hint.is_none();
+        let sample = rest.sample_size().filter(|_| takes_any);
         let question = PlannedQuery {
             filter: Arc::new(front.filter),
             sort: sort.collated(rest.collator()),
@@ -360,6 +362,7 @@ impl<'a> Runner<'a> {
             meta: rest.meta()?,
             by_id_only: front.skip == 0,
             distinct: None,
+            sample,
             example_query: None,
         };
         let limits = self.limits.get();

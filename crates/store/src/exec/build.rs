@@ -22,6 +22,7 @@ use super::near::NearScan;
 use super::operator::Node;
 use super::oplog_scan::OplogScan;
 use super::projection::{Projection, ReturnKey};
+use super::random_scan::RandomScan;
 use super::reader::{Loading, Reader};
 use super::record_id::RecordId;
 use super::skip::Skip;
@@ -182,6 +183,9 @@ impl Builder<'_> {
                 } else {
                     scan.counting()
                 })
+            }
+            Access::Random(size) => {
+                Node::leaf(RandomScan::new(primary, size, self.reader(everything())))
             }
             Access::Oplog(access) => {
                 Node::leaf(OplogScan::new(access, self.filter, self.wanted.documents))

@@ -1,6 +1,6 @@
 //! Running plans: operators that compose, one file each.
 //!
-//! [`operator`] has the trait and the rows that operators exchange. Rows come from [`coll_scan`], [`oplog_scan`], [`id_lookup`],
+//! [`operator`] has the trait and the rows that operators exchange. Rows come from [`coll_scan`], [`random_scan`], [`oplog_scan`], [`id_lookup`],
 //! [`id_scan`], [`index_scan`], [`distinct_scan`], [`near`] or [`eof`]; [`union`] and [`sort_merge`] combine several of
 //! these; [`parallel`] divides a collection scan between threads, whose rows wait in [`parts`]; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
 //! [`projection`], [`metadata`], [`record_id`] and [`count`] make the result of them. [`build`] makes the
@@ -31,6 +31,7 @@ pub mod oplog_scan;
 pub mod parallel;
 pub mod parts;
 pub mod projection;
+pub mod random_scan;
 pub mod reader;
 pub mod record_id;
 pub mod seen;

@@ -24,6 +24,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Whether the key is kept.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.keys.contains(key)
+    }
+
     /// Whether the document with this key is new; keeps the key.
     ///
     /// # Errors

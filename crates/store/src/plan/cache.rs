@@ -19,12 +19,14 @@ fn add_access(access: &Access, hasher: &mut Xxh3) {
     match access {
         Access::Eof => hasher.update(b"eof"),
         Access::CollScan(_) | Access::Oplog(_) => hasher.update(b"collscan"),
+        // Such a plan is never one of several.
+        Access::Random(_) => hasher.update(b"random"),
         Access::Id(_) | Access::IdRange { .. } => hasher.update(b"id"),
         Access::Index(access) => {
             hasher.update(b"index");
             hasher.update(&access.index.tree.0.to_le_bytes());
         }
-        // Such a plan is never one of several.
+        // Nor is such a plan.
         Access::Near(access) => {
             hasher.update(b"near");
             hasher.update(&access.scan.index.tree.0.to_le_bytes());

@@ -366,6 +366,7 @@ pub(super) fn union(
             // The union removes duplicates by `_id`, and the whole filter is tested above it.
             shown: None,
             distinct: None,
+            sample: None,
             ..*query
         };
         let through_indexes = collection

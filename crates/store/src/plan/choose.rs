@@ -84,12 +84,15 @@ pub fn choose(
     }
     let Some(first) = candidates.first() else {
         return Ok(Plan {
-            access: Access::CollScan(
-                query
-                    .allowed
-                    .and_then(AllowedIndexes::natural)
-                    .unwrap_or(Direction::Forward),
-            ),
+            access: match query.sample {
+                Some(size) => Access::Random(size),
+                None => Access::CollScan(
+                    query
+                        .allowed
+                        .and_then(AllowedIndexes::natural)
+                        .unwrap_or(Direction::Forward),
+                ),
+            },
             sorted: query.sort.is_empty(),
             rejected: Vec::new(),
         });

@@ -156,6 +156,8 @@ pub enum Access {
     Eof,
     /// Every document of the collection.
     CollScan(Direction),
+    /// Documents chosen at random: at least this many, if the collection has them.
+    Random(u64),
     /// Entries of the oplog.
     Oplog(oplog::OplogAccess),
     /// The document whose `_id` has this encoding.

@@ -43,6 +43,8 @@ pub struct Query<'a> {
     pub by_id_only: bool,
     /// The path, if only its distinct values are wanted.
     pub distinct: Option<&'a str>,
+    /// The number of documents to choose at random; `None` for all documents.
+    pub sample: Option<u64>,
     /// Set if a sort is not done by merging scans because there are too many of them.
     pub merge_limit_reached: &'a Cell<bool>,
 }

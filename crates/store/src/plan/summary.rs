@@ -24,6 +24,7 @@ impl Summary {
         match access {
             Access::Eof => Summary::Named("EOF"),
             Access::CollScan(_) | Access::Oplog(_) => Summary::Named("COLLSCAN"),
+            Access::Random(_) => Summary::Named("MULTI_ITERATOR"),
             Access::Id(_) => Summary::Named("IDHACK"),
             Access::IdRange { .. } => Summary::Named("IXSCAN { _id: 1 }"),
             Access::Index(scan) => Summary::of_index("IXSCAN", scan),

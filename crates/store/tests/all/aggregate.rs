@@ -679,3 +679,85 @@ fn a_time_limit_interrupts_a_join() {
     let error = try_run_within(&f, &pipeline, None, &limits).unwrap_err();
     assert_eq!(error.code().code(), 50);
 }
+
+#[test]
+fn a_small_sample_reads_random_documents_and_not_the_collection() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let documents = 20_000;
+    let docs: Vec<DocBuf> = (0..documents)
+        .map(|i| doc! {"_id": i, "text": "x".repeat(200)})
+        .collect();
+    for part in docs.chunks(1000) {
+        f.insert(&c, part);
+    }
+    f.store.compact().unwrap();
+    let (deleted_from, deleted_to) = (5000, 9000);
+    for id in deleted_from..deleted_to {
+        f.delete(&c, &doc! {"_id": id}, true);
+    }
+    f.insert(&c, &[doc! {"_id": -1}]);
+    let ids = |size: i32| -> Vec<i32> {
+        let found = run(&f, array![{"$sample": {"size": size}}]);
+        found
+            .iter()
+            .map(|doc| doc.get_i32("_id").unwrap())
+            .collect()
+    };
+    for size in [1, 7, 100, 800, 801, 16_001, 30_000] {
+        let found = ids(size);
+        let expected = (size as usize).min(16_001);
+        assert_eq!(found.len(), expected, "size {size}");
+        let unique: std::collections::BTreeSet<_> = found.iter().collect();
+        assert_eq!(unique.len(), expected, "size {size}");
+        let is_there =
+            |id: &i32| (-1..documents).contains(id) && !(deleted_from..deleted_to).contains(id);
+        assert!(found.iter().all(is_there), "size {size}");
+    }
+    // Each eighth of the documents has about its share of 20 samples, whose order is random, too.
+    let mut shares = [0; 8];
+    let mut ascents = 0;
+    for _ in 0..20 {
+        let found = ids(400);
+        ascents += found.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        for id in found {
+            let rank = if id < deleted_from {
+                id
+            } else {
+                id - (deleted_to - deleted_from)
+            };
+            shares[rank.max(0) as usize / 2000] += 1;
+        }
+    }
+    for share in shares {
+        assert!((750..1250).contains(&share), "{shares:?}");
+    }
+    assert!(
+        (3000..5000).contains(&ascents),
+        "{ascents} of 7,980 neighbours ascend"
+    );
+    // A twentieth of the documents is chosen at random; more, or a part of a query, is read with the rest.
+    for (pipeline, stage, docs_max) in [
+        (array![{"$sample": {"size": 800}}], "MULTI_ITERATOR", 900),
+        (array![{"$sample": {"size": 801}}], "COLLSCAN", 16_001),
+        (
+            array![{"$match": {"text": {"$ne": 1}}}, {"$sample": {"size": 10}}],
+            "COLLSCAN",
+            16_001,
+        ),
+        (
+            array![{"$limit": 100}, {"$sample": {"size": 10}}],
+            "COLLSCAN",
+            100,
+        ),
+    ] {
+        let (_, figures) = frond_store::watch_part(|| run(&f, pipeline.clone()));
+        let summary = figures.plan.map(|plan| plan.summary());
+        assert_eq!(summary.as_deref(), Some(stage), "{pipeline:?}");
+        assert!(
+            figures.docs_examined <= docs_max,
+            "{} {pipeline:?}",
+            figures.docs_examined
+        );
+    }
+}

@@ -93,6 +93,11 @@ impl<T> Nodes<T> {
         &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
+    fn count(&self) -> usize {
+        let last = self.chunks.last().map_or(0, Vec::len);
+        self.chunks.len().saturating_sub(1) * CHUNK + last
+    }
+
     fn bytes(&self) -> usize {
         let room = match self.chunks.as_slice() {
             [only] => only.capacity(),
@@ -175,6 +180,27 @@ impl Index {
     pub(super) fn last_link(&self) -> Option<Link> {
         let leaf = self.leaves.get(self.last);
         leaf.links[..leaf.count].last().copied()
+    }
+
+    /// The first entry of a leaf that a random number chooses, and the number of leaves.
+    pub(super) fn random_leaf(&self, random: u64) -> Option<(Link, usize)> {
+        let count = self.leaves.count();
+        let leaf = self.leaves.get((random % count as u64) as u32);
+        (leaf.count > 0).then(|| (leaf.links[0], count))
+    }
+
+    /// The first entry of the first leaf that begins above `key`.
+    pub(super) fn next_leaf(&self, arena: &Arena, key: &[u8]) -> Option<Link> {
+        let mut leaf = self.seek(arena, key, u64::MAX).leaf;
+        while leaf != NONE {
+            let node = self.leaves.get(leaf);
+            let first = node.links[..node.count].first().copied();
+            if first.is_some_and(|link| Entry::at(arena, link).key > key) {
+                return first;
+            }
+            leaf = node.next;
+        }
+        None
     }
 
     /// Replaces `links` with some entries from a position on: none only at the end.

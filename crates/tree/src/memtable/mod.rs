@@ -424,6 +424,35 @@ impl Memtable {
         }
     }
 
+    /// The first key of an index leaf that a random number chooses among those of a tree, and the average entries of an index leaf.
+    pub(crate) fn random_bound(&self, tree: TreeId, random: u64) -> Option<(Vec<u8>, f64)> {
+        let tree_index = self.tree_index(tree)?;
+        let entries = tree_index.entries.load(Ordering::Relaxed);
+        let index = tree_index.index.read();
+        let (link, leaves) = index.random_leaf(random)?;
+        let key = Entry::at(&self.arena, link).key;
+        Some((key.to_vec(), entries as f64 / leaves as f64))
+    }
+
+    /// Lowers `upper` to the first key of the next index leaf above `key`, if that is below it.
+    pub(crate) fn lower_to_next_bound(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        upper: &mut Option<Vec<u8>>,
+    ) {
+        let Some(tree_index) = self.tree_index(tree) else {
+            return;
+        };
+        let link = tree_index.index.read().next_leaf(&self.arena, key);
+        let bound = link.map(|link| Entry::at(&self.arena, link).key);
+        if let Some(bound) = bound
+            && upper.as_deref().is_none_or(|upper| bound < upper)
+        {
+            *upper = Some(bound.to_vec());
+        }
+    }
+
     fn tree_index(&self, tree: TreeId) -> Option<Found<'_>> {
         if let Some((id, tree_index)) = self.in_front(tree).get()
             && *id == tree

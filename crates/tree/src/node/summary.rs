@@ -104,6 +104,19 @@ impl Subtree {
         }
     }
 
+    /// The entries of its leaves. Nodes on disk are not read.
+    pub(crate) fn entries(&self) -> u64 {
+        match self {
+            Subtree::Empty => 0,
+            Subtree::Leaf(run) => run.info.entries,
+            Subtree::Internal(node) => match (node.stored(), node.in_memory()) {
+                (Some(stored), _) => stored.summary.entries,
+                (None, Some(node)) => node.children.iter().map(|one| one.subtree.entries()).sum(),
+                (None, None) => 0,
+            },
+        }
+    }
+
     /// Statistics of this part.
     pub(crate) fn stats(&self) -> TreeStats {
         let summary = self.summary();

@@ -89,6 +89,7 @@ pub fn explain_stages(
         skip: front.skip,
         limit: front.limit.filter(|limit| *limit > 0),
         hint: request.hint,
+        sample: rest.sample_size().filter(|_| front.is_everything()),
         variables: request.variables,
         collation: Some(collator.clone()),
         ..FindRequest::default()

@@ -130,6 +130,7 @@ impl<'a> FindCommand<'a> {
                 tailable,
                 variables,
                 allow_disk_use: args.bool("allowDiskUse")?,
+                sample: None,
                 collation: args.collation()?,
             },
             batch: BatchOptions { size, single },
