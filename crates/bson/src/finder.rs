@@ -5,7 +5,7 @@ use crate::{Doc, tag};
 
 /// Bytes of an element's head that are compared at once.
 const WORD: usize = 8;
-/// A layout is not learned again when so many more documents had another one than had the same.
+/// A layout is given up when it missed this many more documents than it matched.
 const MISSES_MAX: u32 = 1000;
 /// The most fields of a layout.
 const STEPS_MAX: usize = 32;

@@ -389,7 +389,7 @@ pub struct Cursors {
     all: Mutex<HashMap<i64, Entry>>,
     /// Woken when a cursor has moved to disk; used with the lock of the table.
     moved: Condvar,
-    /// Cursors that were closed because memory was scarce, the last one last, so that their clients are told.
+    /// Cursors that were closed because memory was scarce, the last one last, so that their clients get the reason.
     closed_for_memory: Mutex<VecDeque<i64>>,
     /// Counts those that follow the end of a collection or of the oplog.
     followers: Followers,

@@ -20,7 +20,7 @@ pub const RESUMABLE_CHANGE_STREAM: &str = "ResumableChangeStreamError";
 /// A change stream cannot go on, also when it is opened again.
 pub const NON_RESUMABLE_CHANGE_STREAM: &str = "NonResumableChangeStreamError";
 
-/// The label of an error as far as change streams are concerned. `is_change_stream` tells whether the command opens or reads
+/// The label of an error as far as change streams are concerned. `is_change_stream` indicates whether the command opens or reads
 /// one; it is asked only if the answer matters.
 pub fn of_change_stream(
     code: ErrorCode,

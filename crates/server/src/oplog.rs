@@ -13,7 +13,7 @@ use crate::settings::{OplogMode, Settings};
 /// The largest size that is chosen by itself, as in MongoDB.
 const BYTES_MAX: u64 = 50 << 30;
 
-/// Turns the oplog on or off as the server's settings say. `is_member` tells whether the server is a member of an initiated
+/// Turns the oplog on or off as the server's settings say. `is_member` indicates whether the server is a member of an initiated
 /// replica set. An oplog that exists is kept, so that it has no gap, unless the settings turn it off. Returns what the
 /// operator should know.
 ///
@@ -86,7 +86,7 @@ fn turn_on(store: &DocumentStore, settings: &Settings) -> Result<()> {
     })?)
 }
 
-/// The size of a new oplog on a file system with so many free bytes: 5% of them, within bounds, as in MongoDB.
+/// The size of a new oplog: 5% of the free bytes of the file system, within bounds, as in MongoDB.
 fn default_bytes(free: u64) -> u64 {
     (free / 20).clamp(OplogSettings::BYTES_MIN, BYTES_MAX)
 }

@@ -328,7 +328,7 @@ impl Sessions {
         session
     }
 
-    /// Uses a session, once the command that uses it has ended. `check` tells whether to go on waiting.
+    /// Uses a session, once the command that uses it has ended. `check` indicates whether to go on waiting.
     ///
     /// # Errors
     /// Those of `check`.

@@ -299,7 +299,7 @@ impl Server {
         self.instance.stopping.load(Ordering::Relaxed)
     }
 
-    /// Becomes true when the server is asked to stop.
+    /// Becomes true when the server is to stop.
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
         self.instance.stop.subscribe()
     }

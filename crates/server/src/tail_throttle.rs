@@ -44,7 +44,7 @@ impl Followers {
         Follower(self.0.clone())
     }
 
-    /// Whether there are so many that each getMore takes a turn before it looks for documents.
+    /// Whether there are enough of them that each getMore takes a turn before it looks for documents.
     pub fn are_a_crowd(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= CROWD
     }

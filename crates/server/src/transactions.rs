@@ -289,7 +289,7 @@ fn describe(connection: &Connection) -> DocBuf {
     out
 }
 
-/// The steps after the end of a transaction, when its session knows it.
+/// The steps after the end of a transaction, once its session has recorded it.
 fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
     open.end_statement();
     server.clients.sessions.forget_open(open);

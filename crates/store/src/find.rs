@@ -596,7 +596,7 @@ impl DocumentStore {
         };
         let mut found = 0;
         let mut executor = planned.count(request.skip, request.limit, context);
-        // Its snapshot is the executor's, which may let go of memtables.
+        // Its snapshot belongs to the executor, which may release memtables.
         drop(planned);
         let counted = executor.for_each(&mut |row| {
             found = row.doc.get_i64("n").unwrap_or(0);

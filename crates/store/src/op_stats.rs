@@ -181,7 +181,7 @@ impl OpStats {
         };
     }
 
-    /// Figures of a part of the operation, with the same wishes.
+    /// Figures of a part of the operation, with the same settings.
     pub fn part(&self) -> OpStats {
         OpStats {
             stats_from: self.stats_from,

@@ -39,7 +39,7 @@ pub struct ClusterStats {
     pub collector: Requests,
     /// Commits that met another one, or a fence.
     pub conflicts: u64,
-    /// Commits whose outcome was not told and could not be found out.
+    /// Commits whose outcome was not reported and could not be found out.
     pub unknown_outcomes: u64,
     /// Requests that were repeated.
     pub retries: u64,

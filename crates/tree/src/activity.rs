@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::Error;
 use crate::damage::{Activity, ActivityEvent, EventListener};
 
-/// An activity that has begun. Dropping it without [`Running::end`] tells the listener nothing.
+/// An activity that has begun. Dropping it without [`Running::end`] does not notify the listener.
 pub(crate) struct Running {
     listener: Arc<dyn EventListener>,
     activity: Activity,

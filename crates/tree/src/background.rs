@@ -20,7 +20,7 @@ const MAINTENANCE_CHECK: Duration = Duration::from_secs(10);
 
 /// After each such time, the recent use of memory by writers counts less.
 const AGING_STEP: Duration = Duration::from_millis(250);
-/// Spare memory for memtables that was not needed for so many steps is freed.
+/// Spare memory for memtables is freed after this number of steps without use.
 const UNUSED_STEPS: u32 = 8;
 
 /// Starts the threads of a store.

@@ -115,7 +115,7 @@ impl Checkpointer {
         })
     }
 
-    /// Makes `trees` durable. `is_alone` tells whether nothing else uses space, such as a snapshot or a loader.
+    /// Makes `trees` durable. `is_alone` indicates whether nothing else uses space, such as a snapshot or a loader.
     pub(crate) fn write(
         &mut self,
         trees: &Arc<Trees>,

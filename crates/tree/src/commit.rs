@@ -402,7 +402,7 @@ impl Engine {
         self.end_large_of(state, Memtable::set_bytes_max(set));
     }
 
-    /// As [`Engine::end_large`], for a commit that takes so many bytes.
+    /// As [`Engine::end_large`], for a commit of `bytes` bytes.
     pub(crate) fn end_large_of(&self, state: &mut CommitState, bytes: usize) {
         if bytes > LARGE_BYTES {
             assert!(state.large_is_under_way, "C3: a large commit ends twice");
@@ -726,7 +726,7 @@ mod tests {
         let mut set = WriteSet::new();
         set.create_tree(tree, &TreeOptions::default());
         store.commit(set, Durability::Logged).unwrap();
-        // Commits with a value of some size; `reached` gets its steps, and when it has its numbers it goes on when told.
+        // Commits with a value of some size; `reached` gets its steps, and when it has its numbers it waits for a signal.
         let commit = |key: &'static [u8], bytes: usize| {
             let (store, (reached, steps), (go_on, told)) = (store.clone(), channel(), channel());
             let thread = thread::spawn(move || {

@@ -33,7 +33,7 @@ pub(crate) fn free_compressors() {
 const ZSTD_LEVEL: i32 = 1;
 /// The shortest match of a sparse search, in bytes.
 const ZSTD_MATCH_MIN: u32 = 7;
-/// A sparse search looks for matches at every so many bytes, less one: at first, and ever fewer where it finds none.
+/// A sparse search first looks for matches at steps of this many bytes, less one. The steps grow where it finds none.
 const ZSTD_STEP: u32 = 5;
 /// A sparse search may cost one byte in this many.
 const SPARSE_COST_SHARE: usize = 64;

@@ -139,7 +139,7 @@ pub struct ActivityEvent {
     pub error: Option<String>,
 }
 
-/// Is told about events in a store. The methods are called by the thread that meets the event, so they must be quick.
+/// Is notified of events in a store. The methods are called by the thread that meets the event, so they must be quick.
 pub trait EventListener: Send + Sync {
     /// A damaged block or key was met for the first time since the store was opened, or its tree became known.
     fn damage_found(&self, _damage: &Damage) {}

@@ -23,7 +23,7 @@ pub(crate) struct Detached {
 }
 
 impl DetachedBytes {
-    /// Takes so many bytes, unless there would be more than `limit`.
+    /// Takes `bytes`, unless the total would be more than `limit`.
     pub(crate) fn take(
         &self,
         bytes: u64,

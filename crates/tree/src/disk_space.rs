@@ -453,7 +453,7 @@ impl SpaceWatch {
         self.set_limits(&state);
     }
 
-    /// The pause before the next measurement. `is_busy` tells whether there are commits.
+    /// The pause before the next measurement. `is_busy` indicates whether there are commits.
     pub(crate) fn pause(&self, is_busy: bool) -> Duration {
         let state = self.state.lock();
         if state.low_since.is_some() {

@@ -1,4 +1,4 @@
-//! The stamps that readers may rely on, and the listener that is told when there are more.
+//! The stamps that readers may rely on, and the listener that is notified of new ones.
 //!
 //! # Stamped keys
 //!
@@ -29,7 +29,7 @@ type Listener = Arc<dyn Fn(u64) + Send + Sync>;
 pub(crate) struct DurableStamp {
     publisher: Arc<Publisher>,
     listener: RwLock<Option<Listener>>,
-    /// The last stamp that the listener was told.
+    /// The last stamp that the listener was notified of.
     notified: AtomicU64,
 }
 

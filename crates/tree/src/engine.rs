@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Whether clients take so much memory, or snapshots keep so many memtables, that new memtables should be small.
+    /// Whether new memtables should be small, because clients take much memory or snapshots keep many memtables.
     pub(crate) fn needs_small_memtables(&self) -> bool {
         self.runs.budget.clients_are_many() || self.retains_too_much()
     }

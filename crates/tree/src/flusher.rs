@@ -63,7 +63,7 @@ impl Flusher {
         self.pool.stop();
     }
 
-    /// Whether the thread was told to flush or to stop.
+    /// Whether the thread is to flush or to stop.
     pub(crate) fn has_work(&self) -> bool {
         let signal = self.signal.lock();
         signal.work || signal.stop

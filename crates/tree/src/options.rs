@@ -60,7 +60,7 @@ pub struct Options {
     pub member: bool,
     /// Folds update messages into values.
     pub merge: Arc<dyn MergeOperator>,
-    /// Is told about damaged blocks.
+    /// Is notified of damaged blocks.
     pub listener: Arc<dyn EventListener>,
     /// The source of stamps. Without one, commits with stamped keys are refused.
     pub stamps: Option<Arc<dyn Stamps>>,

@@ -197,7 +197,7 @@ impl Publisher {
         }
     }
 
-    /// Returns when so many threads wait for earlier commits.
+    /// Returns when this number of threads wait for earlier commits.
     #[cfg(test)]
     pub(crate) fn wait_for_waiters(&self, count: usize) {
         crate::waiting::wait_until("waiting threads", || self.pending.lock().waiting == count);

@@ -42,7 +42,7 @@ impl Extent {
         Place::new(self.offset, self.birth)
     }
 
-    /// Lets go of the range without releasing it: whoever makes the next handle is responsible for it.
+    /// Drops the handle without releasing the range. The next handle for the range is responsible for it.
     pub(crate) fn disarm(&self) {
         self.is_armed.store(false, Ordering::Relaxed);
     }

@@ -328,7 +328,7 @@ impl Store {
 
     /// Sets the function that is called whenever [`Store::durable_stamp`] has grown, with the stamp. It is called by the log's
     /// thread or by a committer, without locks, and must be quick; it must not panic. Two calls may overlap, the later one
-    /// with the lower stamp. What was durable before it is set is not told: the caller reads that afterwards. It may be called
+    /// with the lower stamp. It gets no call for what was durable before it is set: the caller reads that afterwards. It may be called
     /// until the store is closed, and should not own a [`Store`].
     pub fn set_stamp_listener(&self, listener: Arc<dyn Fn(u64) + Send + Sync>) {
         self.engine().durable_stamp.set_listener(listener);

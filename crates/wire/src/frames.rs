@@ -262,7 +262,7 @@ mod tests {
 
     const READ_BYTES: usize = 16 << 10;
 
-    /// Gives its bytes in pieces of at most so many.
+    /// Returns its bytes in pieces of at most this size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Documents one after the other.
 ///
-/// `E` is the error of whoever runs the pipeline; the language's own errors convert into it.
+/// `E` is the error type of the caller; the language's own errors convert into it.
 pub trait DocSource<E>: Send {
     /// The next document, `None` at the end and after it.
     ///

@@ -79,7 +79,7 @@ pub(super) struct Threads {
     pub all: usize,
     /// Threads that are not needed now.
     spare: usize,
-    /// Spare threads that are asked to go on.
+    /// Spare threads that are to go on.
     wanted: usize,
 }
 

@@ -62,13 +62,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// The users and roles of a store. `is_enforced` tells whether commands need privileges.
+    /// The users and roles of a store. `is_enforced` indicates whether commands need privileges.
     #[cfg(test)]
     pub fn new(store: DocumentStore, is_enforced: bool) -> Access {
         Access::with_hook(store, is_enforced, || {})
     }
 
-    /// The users and roles of a store. `is_enforced` tells whether commands need privileges. `hook` is called after changes of users, roles and stored settings of the server.
+    /// The users and roles of a store. `is_enforced` indicates whether commands need privileges. `hook` is called after changes of users, roles and stored settings of the server.
     pub fn with_hook(
         store: DocumentStore,
         is_enforced: bool,

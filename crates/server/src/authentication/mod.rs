@@ -140,7 +140,7 @@ fn begin(
     }
 }
 
-/// A login fails. The client is told no more than that.
+/// A login fails. The reply has no further details.
 fn fail(cx: &mut Context<'_>, attempt: &Attempt, why: &str) -> Error {
     let server = cx.server;
     let mut attributes = attributes(cx.connection, attempt);
@@ -193,7 +193,7 @@ fn succeed(cx: &mut Context<'_>, attempt: &Attempt, id: Option<[u8; 16]>) -> Res
     if let Some(previous) = current_user(server, cx.connection, cx.state)?
         && let Err(refused) = check_same_user(cx, &previous.name, &user.name)
     {
-        // The client knows the password, so it may know why.
+        // The client has proved the password, so the reply may give the reason.
         fail(cx, attempt, refused.message());
         return Err(refused);
     }

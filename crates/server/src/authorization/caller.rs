@@ -20,7 +20,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The user of a connection, or whoever is not logged in.
+    /// The user of a connection, or a client that is not logged in.
     pub fn new(server: &Server, connection: &Connection, user: Option<Arc<User>>) -> Caller {
         let is_checked = server.clients.access.is_enforced();
         Caller {

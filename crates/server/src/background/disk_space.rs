@@ -45,7 +45,7 @@ enum Transition {
 struct Watch {
     is_low: bool,
     times_low: u64,
-    /// Since when there is room, if it was told that there is not.
+    /// Since when there is room, if the lack of it was reported.
     enough_since: Option<Instant>,
 }
 

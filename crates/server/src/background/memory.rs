@@ -2,9 +2,9 @@
 //!
 //! A cursor keeps the memtables of its moment and the rows that it has sorted. While that is too much, idle cursors move what
 //! they keep to disk, the longest idle first; their results stay the same. Those for which that is not possible are
-//! closed, and their clients are told so.
+//! closed, and their clients get that error.
 //!
-//! A transaction keeps the memtables of its begin and its own writes. While that is too much, idle transactions let go of the
+//! A transaction keeps the memtables of its begin and its own writes. While that is too much, idle transactions release the
 //! memtables, the oldest first. Those that cannot are aborted, as are the oldest ones while far too much is kept, and the oldest one when
 //! memory is used up, so that their clients run them again.
 
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Sorted rows of idle cursors go to disk; a cursor over groups is closed, and its client is told why.
+    /// Sorted rows of idle cursors go to disk; a cursor over groups is closed, and its client gets the reason.
     #[tokio::test(flavor = "multi_thread")]
     async fn idle_cursors_give_back_rows_or_are_closed_when_memory_is_used_up() {
         let mut server = small();
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(server.batch(&reply, "firstBatch"), [doc! {"n": there}]);
     }
 
-    /// Idle transactions let go of memtables first, and keep what they read; then the oldest one is aborted.
+    /// Idle transactions release memtables first, and keep what they read; then the oldest one is aborted.
     #[tokio::test(flavor = "multi_thread")]
     async fn idle_transactions_give_back_memory_or_are_aborted_the_oldest_first() {
         let mut server = small();

@@ -35,7 +35,7 @@ pub async fn trim_oplog(server: Arc<Server>) {
 struct TrimState {
     /// When pre-images were looked at.
     pre_images_at: Instant,
-    /// Whether the last step failed, so that a failure is told once.
+    /// Whether the last step failed, so that a failure is logged once.
     is_failing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A server of a cluster tells the others that it lives, as MongoDB's routers do.
+//! A server of a cluster registers itself at intervals, as MongoDB's routers do.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,7 +32,7 @@ pub trait BatchQuota {
     /// # Errors
     /// As [`BatchQuota::begin`].
     fn wait(&mut self, bytes: usize, release: &mut dyn FnMut(Release) -> Result<()>) -> Result<()>;
-    /// The batch is filled, with so many bytes.
+    /// Ends the batch, which has `bytes` bytes.
     fn complete(&mut self, bytes: usize);
 }
 

@@ -58,7 +58,7 @@ fn watchdog_period(micros: Option<&str>, process: Option<&str>) -> Option<Durati
     (is_meant && micros > 0).then(|| Duration::from_micros(micros.div_ceil(2)))
 }
 
-/// Tells the manager that the server is alive, if it asks for that (`WatchdogSec=`), until the server stops: only while the
+/// Reports to the manager that the server is alive, if it requires that (`WatchdogSec=`), until the server stops: only while the
 /// pool that serves the connections runs what it is given.
 pub fn keep_alive(server: &Arc<Server>) {
     let variable = |name| env::var(name).ok();

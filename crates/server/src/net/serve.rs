@@ -167,7 +167,7 @@ where
     if matches!(ended, Some(Ended::Stalled | Ended::Sockets)) {
         return Closing::Reset;
     }
-    // It fails if the client has disconnected, and may have to wait if the end is told by a message.
+    // It fails if the client has disconnected, and may have to wait if a message announces the end.
     let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.shutdown()).await;
     Closing::Orderly
 }
@@ -608,7 +608,7 @@ fn poll_send<S: AsyncWrite + Unpin>(
         })
 }
 
-/// Returns when the server is asked to stop.
+/// Returns when the server is to stop.
 pub async fn stopped(stop: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server.
     let _ = stop.wait_for(|stop| *stop).await;

@@ -134,7 +134,7 @@ impl Served {
             .collect()
     }
 
-    /// Waits until so many operations on a collection wait.
+    /// Waits until this number of operations on a collection wait.
     fn until_waiting(&self, collection: &str, count: usize) -> Vec<DocBuf> {
         wait_for(&format!("{count} on {collection} that wait"), || {
             let waiting = self.waiting(collection);

@@ -25,7 +25,7 @@ pub enum Severity {
     Error,
     /// Something that may fail, or needs the operator.
     Warning,
-    /// Events that an operator wants to know.
+    /// Events that matter to an operator.
     Info,
     /// Detail, written when the verbosity is at least this level (1 to 5).
     Debug(u8),

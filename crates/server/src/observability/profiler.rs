@@ -2,7 +2,7 @@
 //!
 //! An operation hands over its record, and does not wait. Records lie in a queue, one for each database, which is no longer
 //! than the collection is large: of more, the collection would lose the oldest at once, so the queue does that by itself,
-//! and no entry is made of them. A job writes them soon, in one commit. Who asks for the collection has it written before:
+//! and no entry is made of them. A job writes them soon, in one commit. A read of the collection has it written before:
 //! so a client always finds the entries of its operations that were answered before.
 
 use std::collections::{HashMap, VecDeque};
@@ -32,7 +32,7 @@ const QUEUE_BYTES_DEFAULT: usize = 1 << 20;
 /// Databases whose level is remembered.
 const DATABASES_MAX: usize = 10_000;
 
-/// The condition that tells which operations are recorded, instead of their time.
+/// The condition that selects the recorded operations, instead of their time.
 #[derive(Debug)]
 pub struct ProfileFilter {
     /// As the client gave it.

@@ -126,7 +126,7 @@ impl Consensus {
         &self.elections
     }
 
-    /// Stands for election now. If there is a primary, it is asked to hand over.
+    /// Stands for election now. If there is a primary, it gets a request to hand over.
     ///
     /// # Errors
     /// Errors of the member.
@@ -202,7 +202,7 @@ impl Consensus {
         self.member.watch_role().borrow().is_leading
     }
 
-    /// Whether this member belongs to a set, as far as consensus knows.
+    /// Whether this member belongs to a set, according to consensus.
     pub fn has_begun(&self) -> bool {
         super::has_entries(&*self.log)
     }

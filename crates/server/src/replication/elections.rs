@@ -123,7 +123,7 @@ impl Elections {
     /// This server will stand for this cause. Without an intention the cause of an election is that there is no primary.
     pub fn intend(&self, cause: Cause) {
         let mut known = self.0.lock();
-        // A primary that is asked to hand over does so because of the request.
+        // A primary that gets a request to hand over does so because of it.
         let is_asked = |(asked, at): &(Cause, Instant)| {
             cause == Cause::HandedOver
                 && matches!(asked, Cause::StepUp | Cause::Priority)

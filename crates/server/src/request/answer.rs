@@ -161,7 +161,7 @@ pub fn push_unsatisfied(
 }
 
 /// Whether a write failed by what it found, such as a duplicate. It has the write concern of a success: what others wrote must not
-/// be lost after a client knows of it.
+/// be lost after a client has received it.
 pub fn has_concern(shared: &SharedFields, request: &Request<'_>, code: ErrorCode) -> bool {
     let found = matches!(
         code,

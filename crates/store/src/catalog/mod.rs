@@ -431,7 +431,7 @@ struct CatalogState {
     /// Held during a change of the catalog.
     changing: Mutex<()>,
     coordination: Coordination,
-    /// With other servers: held by whoever changes the view.
+    /// With other servers: held during a change of the view.
     reloading: Mutex<()>,
     /// New collections whose commit is under way ([`announce`]).
     announced: ArcSwapOption<Vec<Arc<Collection>>>,

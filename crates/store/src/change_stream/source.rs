@@ -190,7 +190,7 @@ impl Changes {
         }
     }
 
-    /// Ends a look: lets go of the snapshot, and of a large part of a transaction. Documents that were looked up are durable
+    /// Ends a look: drops the snapshot, and a large part of a transaction. Documents that were looked up are durable
     /// then.
     ///
     /// # Errors

@@ -79,7 +79,7 @@ pub struct RecordCount {
 }
 
 impl RecordCount {
-    /// The count of a collection with so many documents.
+    /// The count of a collection with `documents` documents.
     pub fn new(documents: u64, skip: u64, limit: Option<u64>) -> RecordCount {
         RecordCount {
             documents,

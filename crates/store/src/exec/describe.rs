@@ -36,7 +36,7 @@ impl Default for ExplainBudget {
 }
 
 impl ExplainBudget {
-    /// Takes so many bytes, if they are left.
+    /// Takes `bytes`, if they are left.
     fn take(&self, bytes: usize) -> bool {
         let rest = self.0.get().checked_sub(bytes);
         self.0.set(rest.unwrap_or(self.0.get()));

@@ -104,7 +104,7 @@ impl KeyScan {
         self.tree
     }
 
-    /// Ends the scan, and lets go of its snapshot.
+    /// Ends the scan, and releases its snapshot.
     pub fn close(&mut self) {
         self.cursor = None;
     }

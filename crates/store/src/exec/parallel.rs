@@ -439,7 +439,7 @@ impl<C: Collect> Work<'_, C> {
         self.changed.notify_all();
     }
 
-    /// Hands on the pieces in their order. Without helpers it stops after so many bytes of documents.
+    /// Hands on the pieces in their order. Without helpers it stops after `bytes` bytes of documents.
     fn consume(
         &self,
         cx: &ExecContext,

@@ -11,7 +11,7 @@ use frond_storage::record;
 
 /// The most bytes of a part.
 const PART_BYTES_MAX: usize = 4 << 20;
-/// The memory of a part is reserved in steps of so many bytes.
+/// The memory of a part is reserved in steps of this size.
 const STEP_BYTES: usize = 256 << 10;
 
 pub struct CopyRows {

@@ -30,7 +30,7 @@ pub(crate) fn values(
 ) -> Result<ArrayBuf> {
     let mut executor = planned.rows(&planned.wanted(), context);
     let mut distinct = Distinct::new(path, planned.question.sort.collator());
-    // Its snapshot is the executor's, which may let go of memtables.
+    // Its snapshot belongs to the executor, which may release memtables.
     drop(planned);
     let mut reserved = None;
     executor.for_each(&mut |row| {

@@ -23,7 +23,7 @@ use frond_storage::keyspace::{
 /// The first byte of the keys of marks in the catalog tree; then comes the timestamp.
 const KIND: u8 = 10;
 
-/// Sections of the oplog: at least so many at its full size.
+/// The least number of sections of an oplog at its full size.
 const SECTIONS: u64 = 64;
 
 /// The smallest and the largest section.

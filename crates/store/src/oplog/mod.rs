@@ -49,7 +49,7 @@ const OTHERS_LOOK: Duration = Duration::from_millis(20);
 const MEMBERS_WAIT: Duration = Duration::from_millis(200);
 const MEMBERS_LOOK: Duration = Duration::from_millis(1);
 
-/// Of so many entries at once it is told which collections they are about. Of more, all readers are told.
+/// Up to this number of entries, only the readers of their collections are notified. For more entries all readers are.
 const LOOKED_AT_MAX: usize = 500;
 
 /// The size of the oplog.

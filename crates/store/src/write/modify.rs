@@ -290,7 +290,7 @@ impl Target<'_> {
         let before = changed.modified;
         let mut executor = planned.rows(&self.wanted(&planned), self.context);
         let (filter, uuid) = (planned.question.filter.clone(), planned.collection.uuid);
-        // The search may let go of its snapshot's memtables.
+        // The search may release its snapshot's memtables.
         drop(planned);
         let mut buffers = Buffers::default();
         loop {

@@ -28,7 +28,7 @@ use crate::options::ClusterOptions;
 
 /// The interval at which a waiting caller checks for interruption.
 const CHECK: Duration = Duration::from_millis(20);
-/// The milliseconds of a timestamp are above so many bits.
+/// The number of bits below the milliseconds of a timestamp.
 pub(crate) const PHYSICAL_SHIFT: u32 = 18;
 /// The garbage collector's requests are repeated for this time.
 const COLLECTOR_PATIENCE: Duration = Duration::from_secs(180);

@@ -15,7 +15,7 @@ use crate::client::instances;
 use crate::client::keys::{Keys, Writer};
 use crate::client::overlay::TreeKey;
 
-/// A slot that has written so many counters is given up: what it knows takes memory.
+/// A slot is given up once it has written this number of counters, since it keeps all of them in memory.
 const COUNTERS_MAX: usize = 1024;
 /// Slots reserved by one transaction.
 const RESERVED_AT_ONCE: u32 = 64;

@@ -34,7 +34,7 @@ const KEYS_AT_ONCE: usize = 2000;
 const PAGE: u32 = 4096;
 /// An entry of a server is as old as its last renewal, so the safepoint of TiKV is behind that of a run by so much.
 const LAG: Duration = Duration::from_secs(60);
-/// The service that moves the safepoint has this name in PD, whoever does it.
+/// The service that moves the safepoint has this name in PD, on every server.
 const COLLECTOR: &[u8] = b"gc_worker";
 /// The records of an instance are kept for so long after it was fenced: a commit that it has begun before meets them.
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);

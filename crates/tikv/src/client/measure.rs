@@ -14,7 +14,7 @@ use crate::tree_size::TreeSize;
 
 /// Rows that are read of a tree.
 const ROWS_MAX: usize = 256;
-/// Fewer are read if they are large: about so many bytes.
+/// Large rows are limited by their bytes.
 const BYTES_MAX: usize = 1 << 20;
 /// Rows that are read if their size is not known.
 const ROWS_OF_UNKNOWN_SIZE: usize = 32;

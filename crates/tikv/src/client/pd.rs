@@ -178,7 +178,7 @@ use message::{
 };
 pub(crate) use message::{Peer, RegionEpoch};
 
-/// A client of PD. It connects when it is asked first, and again after a failure.
+/// A client of PD. It connects at its first request, and again after a failure.
 pub(crate) struct Pd {
     addresses: Vec<String>,
     tls: Tls,

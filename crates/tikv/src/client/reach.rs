@@ -32,9 +32,9 @@ use crate::client::peers::{Answer, Peers};
 
 /// The time between two looks of one operation for its peer.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// An attempt of a small transaction, or a commit, may take so many time limits of its requests: a dropped one leaves locks.
+/// An attempt of a small transaction, or a commit, may take this many time limits of its requests, since a dropped attempt leaves locks.
 const TRANSACTION_LIMITS: u32 = 8;
-/// It may take another second for so many bytes.
+/// It may take another second for this number of bytes.
 const TRANSACTION_BYTES_PER_SECOND: usize = 256 << 10;
 
 /// A request, and the time until which it is sent again.
@@ -160,7 +160,7 @@ impl Reach {
         }
     }
 
-    /// The time limit of a commit of so many bytes, after which its outcome is looked up.
+    /// The time limit of a commit of `bytes` bytes, after which its outcome is looked up.
     pub(crate) fn transaction_limit(&self, bytes: usize) -> Duration {
         let for_bytes = (bytes / TRANSACTION_BYTES_PER_SECOND) as u64;
         TRANSACTION_LIMITS * self.clients.current().limit + Duration::from_secs(for_bytes)

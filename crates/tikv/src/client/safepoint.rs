@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-/// PD forgets an entry after so many seconds: soon, since a server that was killed removes none.
+/// PD removes an entry after this number of seconds. It is short, since a killed server cannot remove its entry.
 pub(crate) const ENTRY_SECONDS: i64 = 120;
 /// The time for which an accepted entry is relied on. The rest of its life is for a clock of PD that is ahead, as after a change of its
 /// leader.

@@ -20,7 +20,7 @@ use crate::tree_size::TreeSize;
 const AGE_MAX: Duration = Duration::from_secs(10);
 /// The most trees whose sizes are remembered.
 const TREES_MAX: usize = 16 << 10;
-/// PD counts so many bytes for a region of which it has no figures yet.
+/// The bytes that PD counts for a region without figures.
 const REGION_BYTES_MIN: u64 = 1 << 20;
 
 /// The measurements of trees.
@@ -60,7 +60,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// The size of the tree if it has about so many rows.
+    /// The size of the tree if it has about this number of rows.
     pub(crate) fn estimate(&self, rows: u64) -> TreeSize {
         if self.is_all || self.rows == 0 {
             return TreeSize {

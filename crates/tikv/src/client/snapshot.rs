@@ -28,7 +28,7 @@ const BATCH_BYTES: usize = 16 << 20;
 const ROWS_AT_ONCE: u32 = 4096;
 /// Parts of large values that are read with one request.
 const PARTS_AT_ONCE: usize = 8;
-/// Values that were read ahead are dropped when they have so many bytes, before others are added.
+/// Values that were read ahead are dropped when they have this many bytes, before others are added.
 const FETCHED_BYTES_MAX: usize = 16 << 20;
 
 /// A consistent view of all trees: what was committed before it was taken, and what its transaction has written.
@@ -507,7 +507,7 @@ impl Base {
     }
 }
 
-/// The most keys to ask for at once, when a row has about so many bytes.
+/// The most keys of one request, for rows of about `row_bytes` bytes.
 fn keys_at_once(row_bytes: Option<usize>) -> usize {
     match row_bytes {
         None => UNKNOWN_KEYS_AT_ONCE,

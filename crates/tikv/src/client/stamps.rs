@@ -15,7 +15,7 @@ use tikv::TimestampExt;
 
 use crate::client::connection::{Connection, PHYSICAL_SHIFT};
 
-/// A commit may take so many stamps.
+/// The most stamps that a commit may take.
 pub(crate) const STAMPS_MAX: u32 = 1 << POSITION_BITS;
 
 const POSITION_BITS: u32 = 10;
@@ -144,7 +144,7 @@ pub(crate) fn settled(in_flight: &InFlight, connection: &Connection) -> Result<u
     Ok(settled)
 }
 
-/// Is told the stamps that readers may rely on.
+/// Is notified of the stamps that readers may rely on.
 type Listener = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Combines the bound of this server with those of the others.

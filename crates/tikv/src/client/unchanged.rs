@@ -27,7 +27,7 @@ use crate::client::snapshot::Base;
 
 /// The most keys that are read at once.
 const KEYS_AT_ONCE: usize = 2048;
-/// Fewer keys are read at once if the rows of their trees are large: about so many bytes.
+/// The bytes of rows that are read at once, so that fewer keys are read where rows are large.
 const BYTES_AT_ONCE: usize = 8 << 20;
 
 /// Fails with a conflict if a key that is guarded in `set` is not what it was in a snapshot.

@@ -328,7 +328,7 @@ impl BulkLoader {
     /// # Errors
     /// [`Error::Duplicate`], [`Error::UnknownTree`] if a tree was dropped meanwhile, [`Error::NotLoading`] if another loader
     /// finished first: then none of the trees is changed. After an error of the disk the trees may be loaded or
-    /// not; [`Store::is_loading`] tells.
+    /// not; [`Store::is_loading`] returns it.
     pub fn finish(mut self) -> Result<()> {
         if self.broken {
             return Err(Error::failed("the load failed before, or was stopped"));

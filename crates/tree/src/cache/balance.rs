@@ -124,7 +124,7 @@ impl Balance {
         all / WHOLE * self.share.load(Ordering::Relaxed)
     }
 
-    /// Notes the eviction of a page of so many bytes.
+    /// Notes the eviction of a page with its size in bytes.
     pub(super) fn page_left(&self, key: Key, bytes: u64) {
         if self.samples(key) {
             let limit = self.ghost_bytes();
@@ -132,7 +132,7 @@ impl Balance {
         }
     }
 
-    /// Notes the eviction of a block of so many bytes.
+    /// Notes the eviction of a block with its size in bytes.
     pub(super) fn block_left(&self, key: Key, bytes: u64) {
         if self.samples(key) {
             let limit = self.ghost_bytes();

@@ -29,7 +29,7 @@ const SHARD_BYTES: u64 = 32 << 20;
 const SHARDS_MAX: u64 = 16;
 /// A shard that may have fewer segments than this stays empty.
 const SEGMENTS_MIN: u64 = 4;
-/// After so many segments were gone through for one insertion, blocks that were used are evicted too.
+/// Once one insertion has gone through this number of segments, it evicts used blocks, too.
 const REINSERTED_SEGMENTS_MAX: usize = 4;
 
 /// Where a block is.
@@ -61,7 +61,7 @@ struct Shard {
     live: u64,
 }
 
-/// Is told which blocks were evicted, with their bytes.
+/// Is notified of evicted blocks, with their bytes.
 type Evicted<'a> = dyn FnMut(Key, usize) + 'a;
 
 /// Compressed blocks by run and page number.
@@ -124,7 +124,7 @@ impl BlockTier {
         result
     }
 
-    /// Replaces `out` with a block, and returns whether it was used before; `None` if it is not here. `is_use` tells whether this
+    /// Replaces `out` with a block, and returns whether it was used before; `None` if it is not here. `is_use` indicates whether this
     /// counts as a use.
     pub(super) fn get(&self, key: Key, is_use: bool, out: &mut Vec<u8>) -> Option<bool> {
         if self.bytes() == 0 {

@@ -60,10 +60,10 @@ const STEP_SHARE: u64 = 16;
 /// The "page number" of a run's index, and of its filter.
 const INDEX: u32 = u32::MAX;
 const FILTER: u32 = u32::MAX - 1;
-/// A step of growth or shrinkage is this part of the budget, or at least so many bytes.
+/// A step of growth or shrinkage is this part of the budget, but at least `STEP_BYTES_MIN`.
 const STEPS: u64 = 64;
 const STEP_BYTES_MIN: u64 = 64 << 10;
-/// The tiers are compared with their limits once in so many insertions.
+/// The tiers are compared with their limits once for this number of insertions.
 const CHECK_EVERY: u64 = 8;
 /// Compressed blocks are kept only if they have at most 3/4 of the page's bytes.
 const SMALLER_PART: (usize, usize) = (3, 4);
@@ -240,7 +240,7 @@ impl PageCache {
         self.cache.contains_key(&key) || self.blocks.holds(key)
     }
 
-    /// A page that is not in the first tier, restored by `decode` if its block is in the second one. `is_use` tells whether
+    /// A page that is not in the first tier, restored by `decode` if its block is in the second one. `is_use` indicates whether
     /// that is to be remembered.
     pub(crate) fn restore_page(
         &self,
@@ -383,7 +383,7 @@ impl PageCache {
         }
     }
 
-    /// Keeps the block of a page that was read from the device. `is_read` tells whether that took a read of its own.
+    /// Keeps the block of a page that was read from the device. `is_read` indicates whether that took a read of its own.
     pub(crate) fn insert_read_block(
         &self,
         run: u64,

@@ -216,7 +216,7 @@ impl SegmentWriter {
             self.append(&[&header, parts[0], parts[1]], may_use_reserve)
         };
         if let Err(Failure::Retryable(error)) = written {
-            // The caller is told that the commit did not take place, so a replay must not find it.
+            // The caller gets an error for the commit, so a replay must not find it.
             self.cut_tail()
                 .map_err(|failure| Failure::Final(failure.into_error()))?;
             return Err(Failure::Retryable(error));

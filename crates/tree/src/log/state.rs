@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) progress: Condvar,
     /// Whether a sync is wanted soon.
     pub(super) wants_sync: AtomicBool,
-    /// Is told which stamps are durable.
+    /// Is notified of durable stamps.
     pub(super) stamps: Arc<DurableStamp>,
 }
 

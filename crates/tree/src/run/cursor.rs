@@ -21,7 +21,7 @@ const AHEAD_BYTES_MAX: usize = 512 << 10;
 const AHEAD_BYTES_TIGHT: usize = 32 << 10;
 /// Pages of longer reads are cached only while there is room: a long scan must not evict everything.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// After so many pages were restored from compressed blocks the next ones are not cached, for the same reason.
+/// Pages that are restored from compressed blocks after this number of them are not cached, for the same reason.
 const RESTORED_KEPT_MAX: usize = 32;
 
 /// The way in which pages are fetched.

@@ -220,7 +220,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the current run before the key `next` if it has at least so many bytes of keys and values.
+    /// Ends the current run before the key `next` if its keys and values have at least `bytes` bytes.
     pub(crate) fn end_run_from(&mut self, bytes: u64, next: &[u8]) -> Result<()> {
         if self.logical_bytes >= bytes {
             self.finish_run(Some(next))

@@ -75,7 +75,7 @@ fn snapshots_do_not_keep_memtables_in_memory() {
     assert_eq!(report.problems, []);
 }
 
-/// Each detached snapshot has a copy of its own, so many of them took as much of the disk as there was.
+/// Each detached snapshot has a copy of its own, so a large number of them filled the disk.
 #[test]
 fn detached_snapshots_take_a_bounded_part_of_the_disk() {
     let directory = tempfile::tempdir().unwrap();

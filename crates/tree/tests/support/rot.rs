@@ -20,7 +20,7 @@ pub(super) struct Rot {
     ever: BTreeSet<u64>,
     /// A part that takes no writes.
     unwritable: Option<Range<u64>>,
-    /// Panics at an operation after so many.
+    /// Panics at the operation after this number of operations.
     panic_after: Option<u64>,
     /// The reads of the data file, while they are recorded.
     reads: Option<Vec<Range<u64>>>,
@@ -139,7 +139,7 @@ impl SimDisk {
         self.lock().rot.unwritable = part;
     }
 
-    /// Panics at an operation after so many.
+    /// Panics at the operation after this number of operations.
     pub fn panic_after(&self, operations: Option<u64>) {
         self.lock().rot.panic_after = operations;
     }

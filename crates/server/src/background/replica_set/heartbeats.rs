@@ -96,7 +96,7 @@ pub async fn send_heartbeats(server: Weak<Server>) {
         };
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
-            // New members are asked at once.
+            // New members get a heartbeat at once.
             () = changed => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }

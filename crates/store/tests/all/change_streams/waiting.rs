@@ -241,7 +241,7 @@ fn a_thousand_waiting_streams_hold_little() {
         assert!(stream.next().unwrap().is_none());
         assert_eq!((stream.held_bytes(), stream.retained_bytes()), (0, 0));
     }
-    // None keeps a snapshot: memtables are let go of when they are flushed.
+    // None keeps a snapshot: memtables are freed when they are flushed.
     let docs: Vec<DocBuf> = (1..5000)
         .map(|id| doc! {"_id": id, "t": "x".repeat(200)})
         .collect();

@@ -142,7 +142,7 @@ fn one(path: &str, value: impl Into<OwnedValue>) -> DocBuf {
 
 #[test]
 fn a_document_of_20_000_keys_is_inserted_updated_and_read() {
-    // Tiny segments of so many keys would take long and test nothing more.
+    // Tiny segments of that many keys would take long and test nothing more.
     for setting in &SETTINGS[1..] {
         let mut case = Case::new(setting);
         case.insert(doc! {"_id": 1, "f": 0, "n": counters(20_000), "total": 0_i64});

@@ -58,7 +58,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// Runs seeds, each at every setting, until so many operations were done. A seed returns how many it did.
+/// Runs seeds, each at every setting, until `operations` operations were done. A seed returns the number that it did.
 pub fn seeds(operations: u64, run: impl Fn(u64, &Setting) -> u64) {
     let first = number("FROND_LARGE_SEED").unwrap_or(1);
     let wanted = number("FROND_LARGE_UPDATES").unwrap_or(operations);

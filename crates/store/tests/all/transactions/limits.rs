@@ -244,7 +244,7 @@ fn an_idle_transaction_lets_go_of_flushed_memtables() {
     );
     assert_eq!(find(&inside, &c, &doc! {}).unwrap(), seen);
     insert(&inside, &c, &[doc! {"_id": 900}]).unwrap();
-    // An open cursor lets go of them, too, and goes on with the writes before its opening.
+    // An open cursor releases them, too, and goes on with the writes before its opening.
     assert!(cursor.retained_bytes() > 500_000);
     cursor.release_memory().unwrap();
     assert!(cursor.retained_bytes() < 100_000);

@@ -3,7 +3,7 @@
 //! the stores are verified.
 //!
 //! `FROND_CRASHES` sets the number of crashes, `FROND_SEED` the first seed, `FROND_FLIP_STEP` which bits are flipped:
-//! each one, or each so many. One seed in four has an encrypted store; with `FROND_ENCRYPTED=1` all have one. A failure names the seed; `FROND_SEED=<seed> FROND_CRASHES=1` runs it again.
+//! each one, or at regular intervals. One seed in four has an encrypted store; with `FROND_ENCRYPTED=1` all have one. A failure names the seed; `FROND_SEED=<seed> FROND_CRASHES=1` runs it again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -27,7 +27,7 @@ use trouble::Counts;
 
 /// Crashes without a setting: a share that takes some seconds.
 const CRASHES: u64 = 1000;
-/// One seed in so many runs with background threads, and cannot be replayed exactly.
+/// One in this number of seeds runs with background threads, and cannot be replayed exactly.
 const THREADED: u64 = 16;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -37,7 +37,7 @@ fn setting(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// One seed in so many has an encrypted store.
+/// One in this number of seeds has an encrypted store.
 const ENCRYPTED: u64 = 4;
 
 fn is_encrypted(seed: u64) -> bool {

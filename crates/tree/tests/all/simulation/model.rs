@@ -47,7 +47,7 @@ thread_local! {
     static PANICS_AFTER: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes the merge operator panic on this thread, after so many calls.
+/// Makes the merge operator panic on this thread, after this number of calls.
 pub fn panic_in_merge_after(calls: Option<u64>) {
     PANICS_AFTER.set(calls);
 }

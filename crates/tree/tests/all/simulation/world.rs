@@ -69,7 +69,7 @@ pub struct World {
     pub syncs_fail: bool,
     /// Whether sectors of the data go bad.
     pub rots: bool,
-    /// A part of the data file that takes no writes, for so many lives.
+    /// A part of the data file that takes no writes, and the number of lives for which that holds.
     pub unwritable: Option<(Range<u64>, u32)>,
     /// Whether the fault that comes and goes is there.
     pub is_there: bool,
