@@ -117,8 +117,9 @@ pub(crate) struct PlannedQuery {
     pub example_query: Option<ExampleQuery>,
 }
 
-/// A `$sample` of a greater part of its collection than this reads all of it, as in MongoDB.
-const SAMPLE_PARTS_MIN: u64 = 20;
+/// A `$sample` of a greater part of its collection than this reads all of it. Such a scan costs less for each document than the random
+/// choice of one, which reads a page. (MongoDB has 20 here.)
+const SAMPLE_PARTS_MIN: u64 = 50;
 /// Smaller collections are read as a whole.
 const SAMPLED_DOCUMENTS_MIN: u64 = 100;
 

@@ -213,7 +213,7 @@ mod tests {
             let snapshot = store.snapshot();
             let mut random = SplitMix(7);
             let mut found: BTreeMap<u32, f64> = BTreeMap::new();
-            let probes = 20_000;
+            let probes = 8000;
             for _ in 0..probes {
                 let range = snapshot
                     .random_range(TREE, || random.next())

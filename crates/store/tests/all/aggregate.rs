@@ -5,7 +5,7 @@ use crate::common;
 
 use common::{Fixture, ns};
 use frond_bson::{ArrayBuf, DocBuf, Value, array, doc};
-use frond_store::{AggregateRequest, Durability, OpContext, Result};
+use frond_store::{AggregateRequest, Durability, EngineOptions, OpContext, Result};
 
 fn try_run(f: &Fixture, pipeline: &ArrayBuf, variables: Option<&DocBuf>) -> Result<Vec<DocBuf>> {
     try_run_within(f, pipeline, variables, &OpContext::new())
@@ -682,7 +682,12 @@ fn a_time_limit_interrupts_a_join() {
 
 #[test]
 fn a_small_sample_reads_random_documents_and_not_the_collection() {
-    let f = Fixture::new();
+    // A cluster reads the collection for every sample.
+    let f = Fixture::with(|directory| {
+        let mut options = EngineOptions::new(directory);
+        options.cache_bytes = 32 << 20;
+        options
+    });
     let c = ns("db.c");
     let documents = 20_000;
     let docs: Vec<DocBuf> = (0..documents)
@@ -691,10 +696,21 @@ fn a_small_sample_reads_random_documents_and_not_the_collection() {
     for part in docs.chunks(1000) {
         f.insert(&c, part);
     }
-    f.store.compact().unwrap();
+    f.store.compact(&c, &OpContext::new()).unwrap();
     let (deleted_from, deleted_to) = (5000, 9000);
     for id in deleted_from..deleted_to {
-        f.delete(&c, &doc! {"_id": id}, true);
+        let filter = doc! {"_id": id};
+        let request = frond_store::DeleteRequest {
+            filter: &filter,
+            limit_one: true,
+            hint: None,
+            variables: None,
+            collation: None,
+        };
+        let deleted = f
+            .store
+            .delete(&c, &request, Durability::Logged, &OpContext::new());
+        assert_eq!(deleted.unwrap(), 1);
     }
     f.insert(&c, &[doc! {"_id": -1}]);
     let ids = |size: i32| -> Vec<i32> {
@@ -704,7 +720,7 @@ fn a_small_sample_reads_random_documents_and_not_the_collection() {
             .map(|doc| doc.get_i32("_id").unwrap())
             .collect()
     };
-    for size in [1, 7, 100, 800, 801, 16_001, 30_000] {
+    for size in [1, 7, 100, 320, 321, 16_001, 30_000] {
         let found = ids(size);
         let expected = (size as usize).min(16_001);
         assert_eq!(found.len(), expected, "size {size}");
@@ -714,11 +730,11 @@ fn a_small_sample_reads_random_documents_and_not_the_collection() {
             |id: &i32| (-1..documents).contains(id) && !(deleted_from..deleted_to).contains(id);
         assert!(found.iter().all(is_there), "size {size}");
     }
-    // Each eighth of the documents has about its share of 20 samples, whose order is random, too.
+    // Each eighth of the documents has about its share of 25 samples, whose order is random, too.
     let mut shares = [0; 8];
     let mut ascents = 0;
-    for _ in 0..20 {
-        let found = ids(400);
+    for _ in 0..25 {
+        let found = ids(320);
         ascents += found.windows(2).filter(|pair| pair[0] < pair[1]).count();
         for id in found {
             let rank = if id < deleted_from {
@@ -734,12 +750,12 @@ fn a_small_sample_reads_random_documents_and_not_the_collection() {
     }
     assert!(
         (3000..5000).contains(&ascents),
-        "{ascents} of 7,980 neighbours ascend"
+        "{ascents} of 7,975 neighbours ascend"
     );
-    // A twentieth of the documents is chosen at random; more, or a part of a query, is read with the rest.
+    // A fiftieth of the documents is chosen at random; more, or a part of a query, is read with the rest.
     for (pipeline, stage, docs_max) in [
-        (array![{"$sample": {"size": 800}}], "MULTI_ITERATOR", 900),
-        (array![{"$sample": {"size": 801}}], "COLLSCAN", 16_001),
+        (array![{"$sample": {"size": 320}}], "MULTI_ITERATOR", 400),
+        (array![{"$sample": {"size": 321}}], "COLLSCAN", 16_001),
         (
             array![{"$match": {"text": {"$ne": 1}}}, {"$sample": {"size": 10}}],
             "COLLSCAN",
