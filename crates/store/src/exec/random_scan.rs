@@ -30,7 +30,7 @@ pub struct RandomScan {
     chosen: Vec<Vec<u8>>,
     seen: Seen,
     misses: u32,
-    /// Reads all documents.
+    /// Reads all documents, once `misses` has reached its limit.
     rest: Option<KeyScan>,
 }
 
