@@ -108,6 +108,65 @@ fn clients_that_do_not_read_15_mib_replies_do_not_get_the_server_killed() {
     }
 }
 
+/// Up to eighty queries at a time each read the page of their document, before anything counted its memory.
+#[test]
+fn clients_that_each_find_another_15_mib_document_do_not_get_the_server_killed() {
+    const DOCUMENTS: i32 = 40;
+    let mut random = 1u64;
+    let mut letter = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        char::from(b'!' + (random >> 58) as u8)
+    };
+    let varied: String = (0..15 << 20).map(|_| letter()).collect();
+    for (name, text) in [("own", "x".repeat(15 << 20)), ("own-varied", varied)] {
+        let Some(confined) = confined(name) else {
+            return;
+        };
+        let server = &confined.server;
+        insert_small(server);
+        let mut writer = server.connect();
+        for id in 0..DOCUMENTS {
+            let insert = doc! {"insert": "large", "documents": [{"_id": id, "x": &text}]};
+            assert_eq!(writer.run("test", &insert).get_i32("n"), Some(1));
+        }
+        let readers: Vec<_> = (0..200)
+            .map(|number| {
+                let mut client = server.connect();
+                let find = doc! {"find": "large", "filter": {"_id": number % DOCUMENTS}};
+                let message = client.build(Flags::NONE, "test", &find, &[]);
+                client.send(&message);
+                client
+            })
+            .collect();
+        others_are_served(server);
+        let (most, now) = resident(server.pid());
+        assert!(most <= RESIDENT_MAX, "{name}: {most} bytes, now {now}");
+        // All get their document, the error of scarce memory, or the end of a connection that has not read for long.
+        let found: usize = std::thread::scope(|scope| {
+            let readers = readers.into_iter().map(|mut client| {
+                scope.spawn(move || {
+                    let Some(message) = client.receive() else {
+                        return 0;
+                    };
+                    let is_refused = message.len() < 15 << 20;
+                    assert!(!is_refused || message.windows(4).any(|part| part == b"\x92\0\0\0"));
+                    usize::from(!is_refused)
+                })
+            });
+            let readers: Vec<_> = readers.collect();
+            readers
+                .into_iter()
+                .map(|reader| reader.join().unwrap())
+                .sum()
+        });
+        assert!(found > 0, "{name}");
+        let (most, now) = resident(server.pid());
+        println!("{name}: {found} found, at most {most} bytes, now {now}");
+        assert!(most <= RESIDENT_MAX, "{name}: {most} bytes, now {now}");
+        confined.server.stop();
+    }
+}
+
 #[test]
 fn writers_of_large_batches_do_not_get_the_server_killed() {
     let Some(confined) = confined("batches") else {

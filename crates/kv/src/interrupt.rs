@@ -1,7 +1,7 @@
 //! Waits of a commit that the operation around it can end.
 //!
 //! A commit may have to wait: for room in a memtable, for the log, for space on the disk, for the end of a transaction, or
-//! for the lock of a commit that does. An operation that can be interrupted says so with [`Interrupt::run`] on its thread, and whatever it calls
+//! for the lock of a commit that does. A read waits while others read large pages. An operation that can be interrupted says so with [`Interrupt::run`] on its thread, and whatever it calls
 //! there observes it wherever it waits. A commit that gives up has not taken place.
 //!
 //! A change of the schema may have to undo a part of its work, so it can be interrupted only before it begins, while it waits for other
@@ -63,11 +63,13 @@ pub enum WaitFor {
     Schema = 6,
     /// Other operations, which go first because this one has run for long.
     Ticket = 7,
+    /// Large pages that other operations read.
+    Pages = 8,
 }
 
 impl WaitFor {
     /// The number of reasons.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 }
 
 impl Waits {
@@ -81,12 +83,13 @@ impl Waits {
             5 => "an open transaction",
             6 => "the schema of a collection",
             7 => "a read ticket",
+            8 => "other reads of large documents",
             _ => return None,
         })
     }
 
     /// The times that it has waited since the last call: for other commits, a memtable, the journal, space on the disk, a
-    /// transaction, the schema, a ticket.
+    /// transaction, the schema, a ticket, large pages.
     pub fn take(&self) -> [Duration; WaitFor::COUNT] {
         self.micros.each_ref().map(|micros| {
             // Only the operation itself adds to them.

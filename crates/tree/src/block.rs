@@ -247,6 +247,13 @@ pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
     }
 }
 
+/// The length of the uncompressed payload of a block, by its header.
+pub(crate) fn payload_bytes(block: &[u8]) -> usize {
+    let len = block.get(8..).and_then(<[u8]>::first_chunk);
+    let len = len.map_or(0, |len| u32::from_le_bytes(*len) as usize);
+    len.min(PAYLOAD_BYTES_MAX)
+}
+
 /// Calls `visit` with the payload of a block that is not encrypted, and whose checksum was checked when it was read.
 pub(crate) fn decode_checked<T>(
     block: &[u8],

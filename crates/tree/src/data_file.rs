@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 pub use crate::block::DATA_FILE;
 use crate::block::{BlockForm, Place};
-pub(crate) use crate::block::{check_block, check_payload, corrupt, decode_checked};
+pub(crate) use crate::block::{check_block, check_payload, corrupt, decode_checked, payload_bytes};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk, DiskFile};
 use crate::fail_stop::{FailStop, step};
 use crate::space::{Extent, Space};

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::detached::Detached;
-use crate::memtable::{Memtable, for_versions};
+use crate::memtable::{MemValue, Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
 use crate::node::Subtree;
 use crate::page::Page;
@@ -34,11 +34,15 @@ pub(crate) struct OwnWrites {
     pub(crate) sequence: u64,
 }
 
-/// A value that was read: pinned with its page, or copied.
+/// Larger values of memtables are pinned, not copied.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// A value that was read: pinned with its page or its memtable, or copied.
 pub struct ValueRef(Held);
 
 enum Held {
     Page(Arc<Page>, usize),
+    Memtable(MemValue),
     Bytes(Vec<u8>),
 }
 
@@ -56,6 +60,7 @@ impl Deref for ValueRef {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Held::Page(page, index) => page.message(*index).1,
+            Held::Memtable(value) => value,
             Held::Bytes(bytes) => bytes,
         }
     }
@@ -124,8 +129,11 @@ impl Snapshot {
         };
         let mut done = false;
         for (memtable, sequence) in self.memtables() {
-            for_versions(memtable, tree, key, sequence, |kind, value| {
-                done = lookup.take(kind, value, || Held::Bytes(value.to_vec()));
+            for_versions(memtable, tree, key, sequence, |kind, value, pin| {
+                done = lookup.take(kind, value, || match value.len() {
+                    ..=COPIED_BYTES_MAX => Held::Bytes(value.to_vec()),
+                    _ => Held::Memtable(pin()),
+                });
                 !done
             });
             if done {

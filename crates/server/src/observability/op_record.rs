@@ -18,7 +18,7 @@ pub struct Waited {
     /// For the journal, after its commit.
     pub journal: Duration,
     /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction,
-    /// for changes of the schema, and in long reads for other operations.
+    /// for changes of the schema, in long reads for other operations, and for large documents that others read.
     pub commit: [Duration; WaitFor::COUNT],
 }
 
@@ -31,6 +31,7 @@ const OF_COMMIT: [&str; WaitFor::COUNT] = [
     "transaction",
     "schema",
     "otherReads",
+    "largeReads",
 ];
 
 /// Documents that a write has changed. `None` for what the operation does not do.

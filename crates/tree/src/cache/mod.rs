@@ -35,6 +35,7 @@
 
 mod balance;
 mod blocks;
+mod large;
 #[cfg(test)]
 mod tests;
 
@@ -48,10 +49,13 @@ use frond_kv::MemoryBudget;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle};
 
+use crate::Result;
 use crate::page::{FoundEntry, Page};
 use crate::run_index::RunIndex;
 use balance::{Balance, Miss};
 use blocks::BlockTier;
+use large::LargePages;
+pub(crate) use large::Turn;
 
 /// The overhead of an entry in bytes: the entry itself, its key and the shared handle.
 const ENTRY_COST: u64 = 192;
@@ -170,6 +174,8 @@ pub(crate) struct PageCache {
     blocks: BlockTier,
     balance: Arc<Balance>,
     budget: MemoryBudget,
+    /// The turns of readers of large pages.
+    pub(crate) large: LargePages,
     /// Whether times are measured. Otherwise nothing depends on them.
     is_timed: bool,
     /// The current capacity of the first tier in bytes.
@@ -198,6 +204,7 @@ impl PageCache {
             blocks: BlockTier::new(budget.bytes()),
             balance,
             budget: budget.clone(),
+            large: LargePages::new(budget),
             is_timed,
             bytes: AtomicU64::new(bytes),
             insertions: AtomicU64::new(0),
@@ -240,6 +247,22 @@ impl PageCache {
         self.cache.contains_key(&key) || self.blocks.holds(key)
     }
 
+    /// Takes the turn to read a page, which needs `bytes`. Returns the page if that is large and an operation uses it.
+    pub(crate) fn take_turn(
+        &self,
+        run: u64,
+        page: u32,
+        turn: &Turn<'_>,
+        bytes: usize,
+    ) -> Result<Option<Arc<Page>>> {
+        turn.take(Key { run, page }, bytes)
+    }
+
+    /// Notes a page that was read in a turn.
+    pub(crate) fn note_large(&self, run: u64, page: u32, turn: &Turn<'_>, read: &Arc<Page>) {
+        turn.note(Key { run, page }, read);
+    }
+
     /// A page that is not in the first tier, restored by `decode` if its block is in the second one. `is_use` indicates whether
     /// that is to be remembered.
     pub(crate) fn restore_page(
@@ -247,11 +270,12 @@ impl PageCache {
         run: u64,
         page: u32,
         is_use: bool,
-        decode: impl FnOnce(&[u8]) -> Option<Page>,
+        turn: &Turn<'_>,
+        decode: impl FnOnce(&[u8]) -> Option<Arc<Page>>,
     ) -> Option<Arc<Page>> {
         let key = Key { run, page };
-        let decoded = self.with_block(key, is_use, |block, _| decode(block));
-        let decoded = decoded.flatten().map(Arc::new);
+        let decoded = self.with_block(key, is_use, turn, |block, _| decode(block));
+        let decoded = decoded.flatten();
         if is_use {
             self.count_block(decoded.is_some());
             if let Some(decoded) = &decoded {
@@ -268,13 +292,14 @@ impl PageCache {
         &self,
         run: u64,
         page: u32,
+        turn: &Turn<'_>,
         find: impl FnOnce(&[u8]) -> Option<FoundEntry>,
-        decode: impl FnOnce(&[u8]) -> Option<Page>,
+        decode: impl FnOnce(&[u8]) -> Option<Arc<Page>>,
     ) -> Option<LookedUp> {
         let key = Key { run, page };
-        let found = self.with_block(key, true, |block, was_used| {
+        let found = self.with_block(key, true, turn, |block, was_used| {
             if was_used || self.has_room() {
-                return decode(block).map(Arc::new).map(LookedUp::Page);
+                return decode(block).map(LookedUp::Page);
             }
             let found = find(block)?;
             self.note_miss(key, found.page_bytes, false);
@@ -295,11 +320,13 @@ impl PageCache {
         &self,
         key: Key,
         is_use: bool,
+        turn: &Turn<'_>,
         decode: impl FnOnce(&[u8], bool) -> T,
     ) -> Option<T> {
         let mut block = SPARE.take();
         let was_used = self.blocks.get(key, is_use, &mut block);
-        let decoded = was_used.map(|was_used| self.time_decode(key, || decode(&block, was_used)));
+        let decoded =
+            was_used.map(|was_used| self.time_decode(key, turn, || decode(&block, was_used)));
         if block.capacity() <= SPARE_BYTES_MAX {
             SPARE.set(block);
         }
@@ -328,25 +355,35 @@ impl PageCache {
         });
     }
 
-    /// Runs `work`, and notes its time for some pages.
-    fn time_decode<T>(&self, key: Key, work: impl FnOnce() -> T) -> T {
+    /// Runs `work`, and notes its time for some pages, but not for those that had to wait for their turn.
+    fn time_decode<T>(&self, key: Key, turn: &Turn<'_>, work: impl FnOnce() -> T) -> T {
         if !self.is_timed || !self.balance.samples(key) {
             return work();
         }
         let began = Instant::now();
         let result = work();
-        self.balance.note_decode(began.elapsed());
+        if !turn.is_taken() {
+            self.balance.note_decode(began.elapsed());
+        }
         result
     }
 
-    /// Runs a read of the device that begins with a page, and notes its time for some pages.
-    pub(crate) fn time_read<T>(&self, run: u64, page: u32, read: impl FnOnce() -> T) -> T {
+    /// Runs a read of the device that begins with a page, and notes its time as [`PageCache::time_decode`] does.
+    pub(crate) fn time_read<T>(
+        &self,
+        run: u64,
+        page: u32,
+        turn: &Turn<'_>,
+        read: impl FnOnce() -> T,
+    ) -> T {
         if !self.is_timed || !self.balance.samples(Key { run, page }) {
             return read();
         }
         let began = Instant::now();
         let result = read();
-        self.balance.note_read(began.elapsed());
+        if !turn.is_taken() {
+            self.balance.note_read(began.elapsed());
+        }
         result
     }
 

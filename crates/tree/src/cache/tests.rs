@@ -61,13 +61,14 @@ impl Reader {
         self.micros += 10;
         let decode = |block: &[u8]| {
             assert_eq!(block.len(), BLOCK);
-            Page::decode_checked(&self.payload)
+            Page::decode_checked(&self.payload).map(Arc::new)
         };
         let find = |block: &[u8]| {
             assert_eq!(block.len(), BLOCK);
             Page::find_checked(&self.payload, &7u32.to_be_bytes())
         };
-        match self.cache.look_up(1, number, find, decode) {
+        let turn = self.cache.large.turn();
+        match self.cache.look_up(1, number, &turn, find, decode) {
             Some(LookedUp::Entry(entry)) => {
                 assert_eq!(entry.unwrap().message(0), (Kind::Put, &[7; 268][..]));
                 return;

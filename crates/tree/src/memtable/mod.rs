@@ -523,15 +523,33 @@ impl TreeIndex {
     }
 }
 
+/// A value in a memtable, which it keeps in memory.
+pub(crate) struct MemValue {
+    memtable: Arc<Memtable>,
+    link: Link,
+}
+
+impl Deref for MemValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        Entry::at(&self.memtable.arena, self.link).value
+    }
+}
+
 /// Calls `visit` with the versions of `key` up to `sequence`, newest first, until it returns false. A range delete
-/// over the key is a delete of it.
+/// over the key is a delete of it. What `visit` gets last pins the value.
 pub(crate) fn for_versions(
-    memtable: &Memtable,
+    memtable: &Arc<Memtable>,
     tree: TreeId,
     key: &[u8],
     sequence: u64,
-    mut visit: impl FnMut(Kind, &[u8]) -> bool,
+    mut visit: impl FnMut(Kind, &[u8], &dyn Fn() -> MemValue) -> bool,
 ) {
+    let pinned = |link| MemValue {
+        memtable: memtable.clone(),
+        link,
+    };
     let Some(tree_index) = memtable.tree_index(tree) else {
         return;
     };
@@ -541,11 +559,11 @@ pub(crate) fn for_versions(
     let newest = tree_index.versions(&memtable.arena, key, sequence, floor, &mut more);
     for link in newest.into_iter().chain(more) {
         let entry = Entry::at(&memtable.arena, link);
-        if !visit(entry.kind, entry.value) {
+        if !visit(entry.kind, entry.value, &|| pinned(link)) {
             return;
         }
     }
     if floor > 0 {
-        visit(Kind::Delete, &[]);
+        visit(Kind::Delete, &[], &|| pinned(Link::NONE));
     }
 }

@@ -183,7 +183,8 @@ fn check(memtable: &Arc<Memtable>, sequence: u64, model: &Model) {
     for number in 0..10 {
         let key = format!("key {number}").into_bytes();
         let (mut fold, mut any) = (Fold::default(), false);
-        for_versions(memtable, TREE, &key, sequence, |kind, value| {
+        for_versions(memtable, TREE, &key, sequence, |kind, value, pin| {
+            assert_eq!(&*pin(), value);
             any = true;
             !fold.add(&resolver(), &key, kind, value)
         });
@@ -296,7 +297,7 @@ fn readers_of_hot_keys_go_through_few_messages() {
         }
         if number % 17 == 0 {
             let mut met = 0;
-            for_versions(&table.memtable, TREE, b"hot", number + 1, |_, value| {
+            for_versions(&table.memtable, TREE, b"hot", number + 1, |_, value, _| {
                 met += 1 + value.len();
                 true
             });

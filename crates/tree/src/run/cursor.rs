@@ -17,6 +17,8 @@ const STREAM_BYTES: usize = 128 << 10;
 const FIRST_BYTES: usize = 16 << 10;
 /// Each further read of a cached cursor is twice as long, up to this.
 const AHEAD_BYTES_MAX: usize = 512 << 10;
+/// Larger buffers than this are dropped with their page.
+const LARGE_BUFFER_BYTES: usize = 2 * AHEAD_BYTES_MAX;
 /// While memory is short, reads get shorter again, down to this.
 const AHEAD_BYTES_TIGHT: usize = 32 << 10;
 /// Pages of longer reads are cached only while there is room: a long scan must not evict everything.
@@ -56,6 +58,16 @@ impl Ahead {
     fn block(&self, place: &Range<u64>) -> &[u8] {
         let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
         &self.buffer[range]
+    }
+
+    /// Drops a buffer that is larger than what is read ahead: that of a single large page.
+    fn drop_large(&mut self) {
+        if self.buffer.len() > LARGE_BUFFER_BYTES {
+            *self = Ahead {
+                bytes: self.bytes,
+                ..Ahead::default()
+            };
+        }
     }
 
     /// Reads a range of the file.
@@ -309,16 +321,25 @@ impl PartsCursor {
         };
         let place = place(run, index, page);
         let is_ahead = self.ahead.holds(&place);
-        let cached = match self.keeps() {
+        let large = &run.store.cache.large;
+        let turn = match self.fetch {
+            Fetch::Cached => large.turn(),
+            Fetch::Stream => large.immediate_turn(),
+        };
+        let mut cached = match self.keeps() {
             _ if is_ahead => None,
             true => run.cached_page(page),
             false => run.peek_page(page),
         };
+        if cached.is_none() && !is_ahead {
+            cached = run.begin_read(index, page, &turn)?;
+        }
         let cached = match cached {
             None if !is_ahead && self.keeps() => {
                 self.restored += 1;
-                run.restore_page(page)
+                run.restore_page(page, &turn)
             }
+            None if !is_ahead => run.restore(page, false, &turn),
             cached => cached,
         };
         let found = match cached {
@@ -328,7 +349,7 @@ impl PartsCursor {
                     let range = self.range_ahead(run, index, page, backward);
                     let is_longer = range != place;
                     let ahead = &mut self.ahead;
-                    if let Err(error) = run.time_read(page, || ahead.read(run, range)) {
+                    if let Err(error) = run.time_read(page, &turn, || ahead.read(run, range)) {
                         // The page itself may be readable.
                         if !is_longer || !error.is_damage() {
                             run.record_damage(&error);
@@ -350,12 +371,13 @@ impl PartsCursor {
                 }
                 let keeps = self.keeps();
                 let block = self.ahead.block(&place);
-                let decoded = run.decode_page(index, page, block, |block, decoded| {
+                let decoded = run.decode_page(index, page, block, &turn, |block, decoded| {
                     if keeps {
                         run.keep_block(page, block, decoded, !is_ahead);
                     }
                 });
-                let decoded = Arc::new(decoded.inspect_err(|error| run.record_damage(error))?);
+                let decoded = decoded.inspect_err(|error| run.record_damage(error))?;
+                self.ahead.drop_large();
                 if keeps {
                     run.cache_page(page, &decoded);
                 }

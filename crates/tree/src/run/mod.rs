@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 use frond_kv::MemoryBudget;
 
 use crate::block::Place;
-use crate::cache::{LookedUp, PageCache};
+use crate::cache::{LookedUp, PageCache, Turn};
 use crate::damage::DamageRegistry;
-use crate::data_file::{DataFile, corrupt, decode_checked};
+use crate::data_file::{DataFile, corrupt, decode_checked, payload_bytes};
 use crate::node_memory::NodeMemory;
 use crate::orphans::Orphans;
 use crate::page::Page;
@@ -157,7 +157,8 @@ impl Run {
         match self.read_index() {
             Ok(index) => {
                 for page in 0..index.pages() {
-                    if let Err(error) = self.read_page(&index, page, |_, _| ()) {
+                    let turn = self.store.cache.large.immediate_turn();
+                    if let Err(error) = self.read_page(&index, page, &turn, |_, _| ()) {
                         failed(error);
                     }
                 }
@@ -195,33 +196,64 @@ impl Run {
         &self,
         index: &RunIndex,
         page: usize,
+        turn: &Turn<'_>,
         keep: impl FnOnce(&[u8], &Page),
-    ) -> Result<Page> {
+    ) -> Result<Arc<Page>> {
         let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
         let decoded = (self.store.data).read_stored(offset, len as usize, |block| {
-            self.decode_page(index, page, block, keep)
+            self.decode_page(index, page, block, turn, keep)
         });
         decoded.inspect_err(|error| self.record_damage(error))
     }
 
-    /// Decodes a page from its block, checks both, and calls `keep` with the unencrypted block.
+    /// Decodes a page from its block, checks both, and calls `keep` with the unencrypted block. If the page is large and
+    /// an operation uses it, returns that.
     fn decode_page(
         &self,
         index: &RunIndex,
         page: usize,
         block: &[u8],
+        turn: &Turn<'_>,
         keep: impl FnOnce(&[u8], &Page),
-    ) -> Result<Page> {
+    ) -> Result<Arc<Page>> {
         let place = self.extent.place().plus(u64::from(index.block(page).0));
         let offset = place.offset;
         self.store.data.form.opened(block, place, |block| {
+            if let Some(cached) = self.take_turn(page, turn, block)? {
+                return Ok(cached);
+            }
             let decoded = decode_checked(block, offset, Page::decode)?;
             let checked = decoded.and_then(|decoded| self.check_page(index, page, decoded));
-            let page = checked.map_err(|what| corrupt(offset, what))?;
-            keep(block, &page);
-            Ok(page)
+            let decoded = Arc::new(checked.map_err(|what| corrupt(offset, what))?);
+            keep(block, &decoded);
+            self.note_large(page, turn, &decoded);
+            Ok(decoded)
         })
+    }
+
+    /// Takes the turn to read a page whose block alone is large. Returns the page if an operation uses it.
+    fn begin_read(
+        &self,
+        index: &RunIndex,
+        page: usize,
+        turn: &Turn<'_>,
+    ) -> Result<Option<Arc<Page>>> {
+        let (_, len) = index.block(page);
+        let cache = &self.store.cache;
+        cache.take_turn(self.id, page as u32, turn, 3 * len as usize)
+    }
+
+    /// Takes the turn to decode a block, if that takes much memory. Returns the page if an operation uses it.
+    fn take_turn(&self, page: usize, turn: &Turn<'_>, block: &[u8]) -> Result<Option<Arc<Page>>> {
+        let bytes = block.len() + 2 * payload_bytes(block);
+        let cache = &self.store.cache;
+        cache.take_turn(self.id, page as u32, turn, bytes)
+    }
+
+    fn note_large(&self, page: usize, turn: &Turn<'_>, read: &Arc<Page>) {
+        let cache = &self.store.cache;
+        cache.note_large(self.id, page as u32, turn, read);
     }
 
     /// A page that was read, if its keys are where the index and the reference to the run say. Otherwise keys would be
@@ -278,20 +310,21 @@ impl Run {
     }
 
     /// Reads a page from the disk for the cache.
-    fn read_and_cache(&self, index: &RunIndex, page: usize) -> Result<Arc<Page>> {
+    fn read_and_cache(&self, index: &RunIndex, page: usize, turn: &Turn<'_>) -> Result<Arc<Page>> {
         let read = || {
-            self.read_page(index, page, |block, page_of| {
+            self.read_page(index, page, turn, |block, page_of| {
                 self.keep_block(page, block, page_of, true)
             })
         };
-        let decoded = Arc::new(self.time_read(page, read)?);
+        let decoded = self.time_read(page, turn, read)?;
         self.cache_page(page, &decoded);
         Ok(decoded)
     }
 
     /// Runs a read of the device that begins with a page, and notes its time.
-    fn time_read<T>(&self, page: usize, read: impl FnOnce() -> T) -> T {
-        self.store.cache.time_read(self.id, page as u32, read)
+    fn time_read<T>(&self, page: usize, turn: &Turn<'_>, read: impl FnOnce() -> T) -> T {
+        let cache = &self.store.cache;
+        cache.time_read(self.id, page as u32, turn, read)
     }
 
     fn cached_page(&self, page: usize) -> Option<Arc<Page>> {
@@ -299,18 +332,34 @@ impl Run {
     }
 
     /// A page whose compressed block is in memory. It is cached.
-    fn restore_page(&self, page: usize) -> Option<Arc<Page>> {
-        let cache = &self.store.cache;
-        let restored = cache.restore_page(self.id, page as u32, true, restore)?;
+    fn restore_page(&self, page: usize, turn: &Turn<'_>) -> Option<Arc<Page>> {
+        let restored = self.restore(page, true, turn)?;
         self.cache_page(page, &restored);
         Some(restored)
     }
 
+    /// A page whose compressed block is in memory. `is_use` indicates whether that is to be remembered.
+    fn restore(&self, page: usize, is_use: bool, turn: &Turn<'_>) -> Option<Arc<Page>> {
+        let decode = |block: &[u8]| self.restored(page, block, turn);
+        let cache = &self.store.cache;
+        cache.restore_page(self.id, page as u32, is_use, turn, decode)
+    }
+
+    /// Decodes a page from a block that was checked before. `None` also after an interruption: it ends the read of the device, too.
+    fn restored(&self, page: usize, block: &[u8], turn: &Turn<'_>) -> Option<Arc<Page>> {
+        let in_use = self.take_turn(page, turn, block).ok()?;
+        if in_use.is_some() {
+            return in_use;
+        }
+        let decoded = decode_checked(block, 0, Page::decode_checked).ok()?;
+        let decoded = Arc::new(decoded?);
+        self.note_large(page, turn, &decoded);
+        Some(decoded)
+    }
+
     /// A page, for a scan that does not return to it.
     fn peek_page(&self, page: usize) -> Option<Arc<Page>> {
-        let (cache, page) = (&self.store.cache, page as u32);
-        let cached = cache.peek_page(self.id, page);
-        cached.or_else(|| cache.restore_page(self.id, page, false, restore))
+        self.store.cache.peek_page(self.id, page as u32)
     }
 
     fn cache_page(&self, page: usize, decoded: &Arc<Page>) {
@@ -380,11 +429,17 @@ impl Run {
         let number = index.page_of(key);
         let page = match self.cached_page(number) {
             Some(page) => page,
-            None => match self.look_up_block(number, key) {
-                Some(LookedUp::Entry(entry)) => return Ok(entry.map(|page| (page, 0))),
-                Some(LookedUp::Page(page)) => page,
-                None => self.read_and_cache(index, number)?,
-            },
+            None => {
+                let turn = self.store.cache.large.turn();
+                match self.begin_read(index, number, &turn)? {
+                    Some(page) => page,
+                    None => match self.look_up_block(number, key, &turn) {
+                        Some(LookedUp::Entry(entry)) => return Ok(entry.map(|page| (page, 0))),
+                        Some(LookedUp::Page(page)) => page,
+                        None => self.read_and_cache(index, number, &turn)?,
+                    },
+                }
+            }
         };
         match page.search(key) {
             (index, true) => Ok(Some((page, index))),
@@ -413,22 +468,20 @@ impl Run {
     }
 
     /// Looks for a key in a page whose compressed block is in memory. A whole page is cached.
-    fn look_up_block(&self, page: usize, key: &[u8]) -> Option<LookedUp> {
+    fn look_up_block(&self, page: usize, key: &[u8], turn: &Turn<'_>) -> Option<LookedUp> {
         let find = |block: &[u8]| {
+            self.take_turn(page, turn, block).ok()?;
             let find = |payload: &[u8]| Page::find_checked(payload, key);
             decode_checked(block, 0, find).ok()?
         };
-        let found = (self.store.cache).look_up(self.id, page as u32, find, restore)?;
+        let decode = |block: &[u8]| self.restored(page, block, turn);
+        let cache = &self.store.cache;
+        let found = cache.look_up(self.id, page as u32, turn, find, decode)?;
         if let LookedUp::Page(decoded) = &found {
             self.cache_page(page, decoded);
         }
         Some(found)
     }
-}
-
-/// Decodes a page from a block that was checked before.
-fn restore(block: &[u8]) -> Option<Page> {
-    decode_checked(block, 0, Page::decode_checked).ok()?
 }
 
 impl Drop for Run {
