@@ -20,6 +20,7 @@ pub struct Cursor {
     snapshot: Snapshot,
     tree: TreeId,
     resolver: Resolver,
+    merged: Sources,
     /// The range: keys from `lower` on and below `upper`; `None` is no bound.
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
@@ -63,8 +64,16 @@ impl Snapshot {
         direction: Direction,
     ) -> Result<Cursor> {
         self.tree(tree)?;
-        Cursor::new(self.clone(), tree, lower, upper, direction)
+        Cursor::new(self.clone(), tree, lower, upper, direction, Sources::All)
     }
+}
+
+/// The messages that a cursor merges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sources {
+    All,
+    /// Those in the tree, without memtables.
+    Tree,
 }
 
 impl Cursor {
@@ -74,9 +83,10 @@ impl Cursor {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
         direction: Direction,
+        merged: Sources,
     ) -> Result<Cursor> {
         let damage = snapshot.version.damage.clone();
-        Cursor::open(snapshot, tree, lower, upper, direction)
+        Cursor::open(snapshot, tree, lower, upper, direction, merged)
             .inspect_err(|error| damage.record(Some(tree), error))
     }
 
@@ -86,13 +96,14 @@ impl Cursor {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
         direction: Direction,
+        merged: Sources,
     ) -> Result<Cursor> {
         let resolver = snapshot.resolver(tree);
-        let sources = memtable_sources(&snapshot, tree, &resolver);
         let mut cursor = Cursor {
             snapshot,
             tree,
             resolver,
+            merged,
             lower: match lower {
                 Bound::Included(lower) => lower.to_vec(),
                 Bound::Excluded(lower) => just_above(lower),
@@ -104,8 +115,8 @@ impl Cursor {
                 Bound::Unbounded => None,
             },
             direction,
-            memtables: sources.len(),
-            merger: Merger::new(sources, direction)?,
+            memtables: 0,
+            merger: Merger::new(Vec::new(), direction)?,
             path_lower: Vec::new(),
             path_upper: None,
             key: Vec::new(),
@@ -115,6 +126,7 @@ impl Cursor {
             is_long: false,
             state: State::Reading,
         };
+        cursor.open_memtables()?;
         match direction {
             Direction::Forward => cursor.start_forward(&[])?,
             Direction::Backward => cursor.start_backward(None)?,
@@ -249,7 +261,10 @@ impl Cursor {
     }
 
     fn open_memtables(&mut self) -> Result<()> {
-        let sources = memtable_sources(&self.snapshot, self.tree, &self.resolver);
+        let sources = match self.merged {
+            Sources::All => memtable_sources(&self.snapshot, self.tree, &self.resolver),
+            Sources::Tree => Vec::new(),
+        };
         self.memtables = sources.len();
         self.merger = Merger::new(sources, self.direction)?;
         Ok(())

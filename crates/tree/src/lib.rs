@@ -79,7 +79,7 @@ mod options;
 mod orphans;
 mod page;
 mod publisher;
-mod random_range;
+mod random_keys;
 mod range;
 mod readers;
 mod recovery;
@@ -127,7 +127,6 @@ pub use frond_kv::{
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
 pub use options::{LogRecovery, Options};
-pub use random_range::RandomRange;
 pub use restore::{Restored, finish_restore, log_file_name};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};

@@ -119,6 +119,21 @@ impl Snapshot {
         self.look_up(tree, key, true)
     }
 
+    /// Whether a key is there without the messages in memtables.
+    pub(crate) fn tree_has(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
+        let root = &self.tree(tree)?.root;
+        let mut lookup = Lookup {
+            key,
+            resolver: self.resolver(tree),
+            fold: None,
+            found: None,
+        };
+        let note = |error: &Error| self.version.damage.record(Some(tree), error);
+        let searched = search(root, key, false, &mut lookup, note);
+        let found = searched.and_then(|()| lookup.finish()).inspect_err(note)?;
+        Ok(found.is_some())
+    }
+
     fn look_up(&self, tree: TreeId, key: &[u8], is_expected: bool) -> Result<Option<ValueRef>> {
         let root = &self.tree(tree)?.root;
         let mut lookup = Lookup {

@@ -1,7 +1,5 @@
 //! Documents that are chosen at random, for a `$sample` of a small part of a collection.
 
-use std::ops::Bound;
-
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
@@ -15,12 +13,12 @@ use frond_storage::error::Result;
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, Snapshot, TreeId};
 
-/// Ranges in succession that bring no further document, before the whole collection is read instead. Most keys of such a tree
+/// Choices in succession that bring no further document, before the whole collection is read instead. Most keys of such a tree
 /// were deleted.
 const MISSES_MAX: u32 = 1000;
 
-/// Reads small ranges of keys that are chosen at random, and a document of each on average, until it has enough. Every document is
-/// chosen with the same probability. The `$sample` above it takes its number of them, since the last range may bring more.
+/// Reads documents whose keys are chosen at random, until it has enough. Every document is chosen with the same probability. The `$sample` above
+/// it takes its number of them, since the last choice may bring more.
 pub struct RandomScan {
     tree: TreeId,
     reader: Reader,
@@ -48,49 +46,20 @@ impl RandomScan {
         }
     }
 
-    /// Chooses keys of a random range.
+    /// Chooses some keys at random, or else all.
     fn choose(&mut self, cx: &ExecContext) -> Result<()> {
-        let snapshot = cx.snapshot();
-        let range = match snapshot.files() {
-            Some(files) => files.random_range(self.tree, rand::random)?,
-            None => None,
+        self.misses += 1;
+        let chooses = match cx.snapshot().files() {
+            Some(files) if self.misses <= MISSES_MAX => {
+                files.choose_keys(self.tree, rand::random, &mut self.chosen)?
+            }
+            _ => false,
         };
-        let Some(range) = range.filter(|_| self.misses < MISSES_MAX) else {
+        if !chooses {
             let all = primary_range(self.tree, Intervals::all(), Direction::Forward);
             self.rest = Some(KeyScan::new(all).of_collection().long());
-            return Ok(());
-        };
-        self.misses += 1;
-        let upper = match &range.upper {
-            Some(upper) => Bound::Excluded(upper.as_slice()),
-            None => Bound::Unbounded,
-        };
-        let lower = Bound::Included(range.lower.as_slice());
-        let mut cursor = snapshot.cursor(self.tree, lower, upper, Direction::Forward)?;
-        let mut keys = 0;
-        while cursor.next()?.is_some() {
-            cx.step()?;
-            keys += 1;
         }
-        let share = keys as f64 / range.expected + rand::random::<f64>();
-        let wanted = (share as usize).min(keys);
-        if wanted == 0 {
-            return Ok(());
-        }
-        let mut positions = rand::seq::index::sample(&mut rand::rng(), keys, wanted).into_vec();
-        positions.sort_unstable();
-        cursor.seek(&range.lower)?;
-        let mut at = 0;
-        for position in positions {
-            while let Some((key, _)) = cursor.next()? {
-                at += 1;
-                if at > position {
-                    self.chosen.push(key.to_vec());
-                    break;
-                }
-            }
-        }
-        Ok(())
+        cx.step()
     }
 
     /// Passes the documents on whose keys were chosen.

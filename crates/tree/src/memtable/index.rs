@@ -182,25 +182,16 @@ impl Index {
         leaf.links[..leaf.count].last().copied()
     }
 
-    /// The first entry of a leaf that a random number chooses, and the number of leaves.
-    pub(super) fn random_leaf(&self, random: u64) -> Option<(Link, usize)> {
-        let count = self.leaves.count();
-        let leaf = self.leaves.get((random % count as u64) as u32);
-        (leaf.count > 0).then(|| (leaf.links[0], count))
+    /// The number of entries for which the leaves have room.
+    pub(super) fn slots(&self) -> u64 {
+        (self.leaves.count() * WIDTH) as u64
     }
 
-    /// The first entry of the first leaf that begins above `key`.
-    pub(super) fn next_leaf(&self, arena: &Arena, key: &[u8]) -> Option<Link> {
-        let mut leaf = self.seek(arena, key, u64::MAX).leaf;
-        while leaf != NONE {
-            let node = self.leaves.get(leaf);
-            let first = node.links[..node.count].first().copied();
-            if first.is_some_and(|link| Entry::at(arena, link).key > key) {
-                return first;
-            }
-            leaf = node.next;
-        }
-        None
+    /// The entry in a slot of the leaves; `None` if the slot is empty.
+    pub(super) fn entry_in(&self, slot: u64) -> Option<Link> {
+        let (leaf, slot) = (slot / WIDTH as u64, slot as usize % WIDTH);
+        let leaf = self.leaves.get(leaf as u32);
+        leaf.links[..leaf.count].get(slot).copied()
     }
 
     /// Replaces `links` with some entries from a position on: none only at the end.

@@ -424,33 +424,26 @@ impl Memtable {
         }
     }
 
-    /// The first key of an index leaf that a random number chooses among those of a tree, and the average entries of an index leaf.
-    pub(crate) fn random_bound(&self, tree: TreeId, random: u64) -> Option<(Vec<u8>, f64)> {
-        let tree_index = self.tree_index(tree)?;
-        let entries = tree_index.entries.load(Ordering::Relaxed);
-        let index = tree_index.index.read();
-        let (link, leaves) = index.random_leaf(random)?;
-        let key = Entry::at(&self.arena, link).key;
-        Some((key.to_vec(), entries as f64 / leaves as f64))
+    /// The number of entries of a tree for which the index has room.
+    pub(crate) fn slots(&self, tree: TreeId) -> u64 {
+        self.tree_index(tree)
+            .map_or(0, |tree_index| tree_index.index.read().slots())
     }
 
-    /// Lowers `upper` to the first key of the next index leaf above `key`, if that is below it.
-    pub(crate) fn lower_to_next_bound(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        upper: &mut Option<Vec<u8>>,
-    ) {
-        let Some(tree_index) = self.tree_index(tree) else {
-            return;
-        };
-        let link = tree_index.index.read().next_leaf(&self.arena, key);
-        let bound = link.map(|link| Entry::at(&self.arena, link).key);
-        if let Some(bound) = bound
-            && upper.as_deref().is_none_or(|upper| bound < upper)
-        {
-            *upper = Some(bound.to_vec());
-        }
+    /// The key and the sequence number of the entry in a slot of a tree's index.
+    pub(crate) fn entry_in(&self, tree: TreeId, slot: u64) -> Option<(&[u8], u64)> {
+        let tree_index = self.tree_index(tree)?;
+        let link = tree_index.index.read().entry_in(slot)?;
+        let entry = Entry::at(&self.arena, link);
+        Some((entry.key, entry.sequence))
+    }
+
+    /// The sequence number of the newest entry of a key up to `sequence`, unless a range delete is newer.
+    pub(crate) fn newest(&self, tree: TreeId, key: &[u8], sequence: u64) -> Option<u64> {
+        let tree_index = self.tree_index(tree)?;
+        let floor = tree_index.ranges.floor(key, sequence);
+        let newest = tree_index.versions(&self.arena, key, sequence, floor, &mut Vec::new())?;
+        Some(Entry::at(&self.arena, newest).sequence)
     }
 
     fn tree_index(&self, tree: TreeId) -> Option<Found<'_>> {

@@ -1,84 +1,134 @@
-//! Ranges of keys that are chosen at random, so that a sample of a tree reads a page for each key and not the whole tree.
+//! Keys that are chosen at random, so that a sample of a tree reads a page for each of them and not the whole tree.
 //!
-//! The bounds of all pages of leaves, and of all index leaves of memtables, divide the keys of a tree into small ranges. One of them is
-//! chosen by its lower bound: a leaf or a memtable by its number of entries, and then a page in it. What gathers in buffers spreads
-//! over the pages of leaves, and needs no bounds.
+//! One choice is that of an entry: one of a leaf, with its whole page, or one of a memtable. Of a page it takes a share of the keys that the
+//! leaf and the buffers above it have within the page's bounds: one on average. An entry of a memtable is taken if it is the newest one of its
+//! key, and the tree has no such key. So each key is taken with the same probability, wherever its messages are, and whether there are
+//! several. Some choices take nothing.
 
+use std::ops::Bound;
+
+use crate::cursor::{Cursor, Sources};
 use crate::memtable::Memtable;
 use crate::node::Subtree;
 use crate::run::Run;
 use crate::snapshot::Snapshot;
-use crate::{Result, TreeId};
+use crate::{Direction, Result, TreeId};
 
-/// A range of keys that was chosen at random.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RandomRange {
-    /// The lower bound, inclusive.
-    pub lower: Vec<u8>,
-    /// The upper bound, exclusive; `None` up to the last key.
-    pub upper: Option<Vec<u8>>,
-    /// The number of keys for which the range is chosen as often as it should be. A caller that takes this share of the keys that it finds,
-    /// `1 / expected` of them on average, gets each key of the tree with the same probability.
-    pub expected: f64,
+/// The bounds of a page of a leaf, and the average number of entries of the leaf's pages.
+struct PageRange {
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    entries: f64,
 }
 
 impl Snapshot {
-    /// A small range of a tree's keys, chosen with the random numbers of `random`. `None` if the tree has no bounds to choose from.
+    /// Adds the keys of one random choice to `chosen`: none, one, or several neighbours. Some of them may be deleted in this snapshot. `random`
+    /// returns random numbers. False if the tree has nothing to choose from.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
-    pub fn random_range(
+    pub fn choose_keys(
         &self,
         tree: TreeId,
         mut random: impl FnMut() -> u64,
-    ) -> Result<Option<RandomRange>> {
+        chosen: &mut Vec<Vec<u8>>,
+    ) -> Result<bool> {
         let root = &self.tree(tree)?.root;
         let stored = root.entries();
-        let memtables: Vec<(&Memtable, u64)> = self
-            .memtables()
-            .filter_map(|(memtable, _)| Some((&**memtable, memtable.tree_stats(tree)?.entries)))
-            .collect();
-        let total = stored + memtables.iter().map(|(_, entries)| entries).sum::<u64>();
+        let slots = |memtable: &Memtable| memtable.slots(tree);
+        let total = stored + self.memtables().map(|(one, _)| slots(one)).sum::<u64>();
         if total == 0 || (stored == 0 && !matches!(root, Subtree::Empty)) {
-            return Ok(None);
+            return Ok(false);
         }
         let mut at = random() % total;
-        let mut range = if at < stored {
-            let range = range_of_leaf(root, at);
-            range.inspect_err(|error| self.version.damage.record(Some(tree), error))?
-        } else {
-            at -= stored;
-            let mut chosen = None;
-            for (memtable, entries) in &memtables {
-                if at < *entries {
-                    chosen = memtable.random_bound(tree, random());
+        let note = |error: &crate::Error| self.version.damage.record(Some(tree), error);
+        if at < stored {
+            let range = range_of_page(root, at).inspect_err(note)?;
+            self.choose_in_page(tree, &range, random, chosen)?;
+            return Ok(true);
+        }
+        at -= stored;
+        for (memtable, _) in self.memtables() {
+            let slots = slots(memtable);
+            if at < slots {
+                if let Some((key, sequence)) = memtable.entry_in(tree, at)
+                    && self.is_only_in(memtable, tree, key, sequence)?
+                {
+                    chosen.push(key.to_vec());
+                }
+                break;
+            }
+            at -= slots;
+        }
+        Ok(true)
+    }
+
+    /// Chooses from the keys that the tree has within the bounds of a page, one on average.
+    fn choose_in_page(
+        &self,
+        tree: TreeId,
+        range: &PageRange,
+        mut random: impl FnMut() -> u64,
+        chosen: &mut Vec<Vec<u8>>,
+    ) -> Result<()> {
+        let lower = Bound::Included(range.lower.as_slice());
+        let upper = match &range.upper {
+            Some(upper) => Bound::Excluded(upper.as_slice()),
+            None => Bound::Unbounded,
+        };
+        let forward = Direction::Forward;
+        let mut cursor = Cursor::new(self.clone(), tree, lower, upper, forward, Sources::Tree)?;
+        let mut keys = 0u64;
+        while cursor.next()?.is_some() {
+            keys += 1;
+        }
+        // A double has 53 bits.
+        let fraction = (random() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut wanted = ((keys as f64 / range.entries + fraction) as u64).min(keys);
+        if wanted == 0 {
+            return Ok(());
+        }
+        // Each key is taken with the share that is wanted of those that are left (Knuth, The Art of Computer Programming, 3.4.2, algorithm S).
+        cursor.seek(&range.lower)?;
+        for left in (1..=keys).rev() {
+            let Some((key, _)) = cursor.next()? else {
+                break;
+            };
+            if random() % left < wanted {
+                chosen.push(key.to_vec());
+                wanted -= 1;
+                if wanted == 0 {
                     break;
                 }
-                at -= entries;
             }
-            let Some((lower, expected)) = chosen else {
-                return Ok(None);
-            };
-            let upper = next_page(root, &lower)?;
-            RandomRange {
-                lower,
-                upper,
-                expected,
-            }
-        };
-        for (memtable, _) in &memtables {
-            memtable.lower_to_next_bound(tree, &range.lower, &mut range.upper);
         }
-        Ok(Some(range))
+        Ok(())
+    }
+
+    /// Whether an entry of a memtable is the newest one of its key, and the tree does not have the key.
+    fn is_only_in(
+        &self,
+        memtable: &Memtable,
+        tree: TreeId,
+        key: &[u8],
+        sequence: u64,
+    ) -> Result<bool> {
+        for (one, up_to) in self.memtables() {
+            if let Some(newest) = one.newest(tree, key, up_to) {
+                let is_it = std::ptr::eq(&**one, memtable) && newest == sequence;
+                return Ok(is_it && !self.tree_has(tree, key)?);
+            }
+        }
+        Ok(false)
     }
 }
 
 /// The bounds of the page with the entry at a position among all entries in leaves.
-fn range_of_leaf(root: &Subtree, mut at: u64) -> Result<RandomRange> {
-    let mut range = RandomRange {
+fn range_of_page(root: &Subtree, mut at: u64) -> Result<PageRange> {
+    let mut range = PageRange {
         lower: Vec::new(),
         upper: None,
-        expected: 1.0,
+        entries: 1.0,
     };
     let mut next = root.clone();
     loop {
@@ -89,7 +139,7 @@ fn range_of_leaf(root: &Subtree, mut at: u64) -> Result<RandomRange> {
                 let entries = leaf.info.entries.max(1);
                 let page = (u128::from(at) * pages as u128 / u128::from(entries)) as usize;
                 bounds_of_page(leaf, page.min(pages - 1), &mut range)?;
-                range.expected = entries as f64 / pages as f64;
+                range.entries = entries as f64 / pages as f64;
                 return Ok(range);
             }
             Subtree::Internal(node) => {
@@ -117,7 +167,7 @@ fn range_of_leaf(root: &Subtree, mut at: u64) -> Result<RandomRange> {
 }
 
 /// Narrows the range of a leaf to one of its pages.
-fn bounds_of_page(leaf: &Run, page: usize, range: &mut RandomRange) -> Result<()> {
+fn bounds_of_page(leaf: &Run, page: usize, range: &mut PageRange) -> Result<()> {
     let index = leaf.index()?;
     if page > 0 {
         range.lower = index.separator(page).to_vec();
@@ -128,41 +178,11 @@ fn bounds_of_page(leaf: &Run, page: usize, range: &mut RandomRange) -> Result<()
     Ok(())
 }
 
-/// The lower bound of the first page of leaves that is above `key`.
-fn next_page(root: &Subtree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-    let mut upper = None;
-    let mut next = root.clone();
-    loop {
-        match &next {
-            Subtree::Empty => return Ok(upper),
-            Subtree::Leaf(leaf) => {
-                let index = leaf.index()?;
-                let behind = index.page_of(key) + 1;
-                return Ok(if behind < index.pages() {
-                    Some(index.separator(behind).to_vec())
-                } else {
-                    upper
-                });
-            }
-            Subtree::Internal(node) => {
-                let node = node.load()?;
-                let child = node.child_of(key);
-                let mut behind = node.children[child + 1..].iter();
-                if let Some(behind) = behind.find(|child| child.subtree.entries() > 0) {
-                    upper = Some(behind.pivot.to_vec());
-                }
-                next = node.children[child].subtree.clone();
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::ops::Bound;
 
-    use crate::{Direction, Options, Snapshot, Store, TreeId, TreeOptions, WriteSet};
+    use crate::{Options, Store, TreeId, TreeOptions, WriteSet};
 
     const TREE: TreeId = TreeId(1);
     const KEYS: u32 = 40_000;
@@ -212,29 +232,37 @@ mod tests {
             let store = store(folder.path(), &case);
             let snapshot = store.snapshot();
             let mut random = SplitMix(7);
-            let mut found: BTreeMap<u32, f64> = BTreeMap::new();
-            let probes = 8000;
-            for _ in 0..probes {
-                let range = snapshot
-                    .random_range(TREE, || random.next())
-                    .unwrap()
-                    .unwrap();
-                let upper = range.upper.as_deref();
-                for key in keys(&snapshot, &range.lower, upper) {
-                    *found.entry(key).or_default() += 1.0 / range.expected;
+            let (mut found, choices) = (Vec::new(), 20_000);
+            let mut together = 0;
+            for _ in 0..choices {
+                let before = found.len();
+                assert!(
+                    snapshot
+                        .choose_keys(TREE, || random.next(), &mut found)
+                        .unwrap()
+                );
+                together = together.max(found.len() - before);
+            }
+            let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+            for key in &found {
+                if snapshot.contains(TREE, key).unwrap() {
+                    let key = u32::from_be_bytes(key.as_slice().try_into().unwrap());
+                    *counts.entry(key).or_default() += 1;
                 }
             }
-            let alive = (0..KEYS).filter(|key| !case.deleted.contains(key));
-            let all: f64 = found.values().sum();
-            // Each twentieth of the keys gets its share of what was taken.
-            let alive: Vec<u32> = alive.collect();
+            let alive: Vec<u32> = (0..KEYS)
+                .filter(|key| !case.deleted.contains(key))
+                .collect();
+            assert!(counts.keys().all(|key| alive.binary_search(key).is_ok()));
+            let all: usize = counts.values().sum();
+            assert!(all > choices / 4, "{all} in {case:?}");
+            assert!(together <= 4, "{together} neighbours in {case:?}");
+            // Each twentieth of the keys is found as often as the others.
             for part in alive.chunks(alive.len() / 20) {
-                let taken: f64 = part.iter().filter_map(|key| found.get(key)).sum();
-                let share = taken / all * alive.len() as f64 / part.len() as f64;
-                assert!((0.75..1.33).contains(&share), "{share} in {case:?}");
+                let taken: usize = part.iter().filter_map(|key| counts.get(key)).sum();
+                let share = (taken * alive.len()) as f64 / (all * part.len()) as f64;
+                assert!((0.8..1.25).contains(&share), "{share} in {case:?}");
             }
-            assert!(found.len() > alive.len() / 2, "{} in {case:?}", found.len());
-            assert!(all > probes as f64 * 0.4, "{all} in {case:?}");
         }
     }
 
@@ -245,8 +273,9 @@ mod tests {
         let mut set = WriteSet::new();
         set.create_tree(TREE, &TreeOptions::default());
         store.commit(set, crate::Durability::Logged).unwrap();
-        let range = store.snapshot().random_range(TREE, || 1).unwrap();
-        assert_eq!(range, None);
+        let mut chosen = Vec::new();
+        let chooses = store.snapshot().choose_keys(TREE, || 1, &mut chosen);
+        assert!(!chooses.unwrap() && chosen.is_empty());
     }
 
     fn store(path: &std::path::Path, case: &Case) -> Store {
@@ -282,17 +311,6 @@ mod tests {
             }
             store.commit(set, crate::Durability::Logged).unwrap();
         }
-    }
-
-    fn keys(snapshot: &Snapshot, lower: &[u8], upper: Option<&[u8]>) -> Vec<u32> {
-        let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-        let cursor = snapshot.cursor(TREE, Bound::Included(lower), upper, Direction::Forward);
-        let mut cursor = cursor.unwrap();
-        let mut found = Vec::new();
-        while let Some((key, _)) = cursor.next().unwrap() {
-            found.push(u32::from_be_bytes(key.try_into().unwrap()));
-        }
-        found
     }
 
     struct SplitMix(u64);
