@@ -85,7 +85,7 @@ impl LargePages {
     fn begin(&self, bytes: u64, waits: bool) -> Result<()> {
         let mut state = self.state.lock();
         let fits = |state: &State| state.bytes == 0 || state.bytes + bytes <= self.most;
-        if !waits || state.queue.is_empty() && fits(&state) {
+        if !waits || (state.queue.is_empty() && fits(&state)) {
             state.bytes += bytes;
             return Ok(());
         }
