@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_without_keys_has_no_range() {
+    fn a_tree_without_keys_has_nothing_to_choose_from() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(Options::new(folder.path())).unwrap();
         let mut set = WriteSet::new();

@@ -53,7 +53,7 @@ impl<T> Default for Machine<T> {
 
 impl<T> Machine<T> {
     /// Takes over what is known of the session from before: its newest number, and whether that is of a transaction, which
-    /// was committed. A session that has got a number since is right.
+    /// was committed. A number that a session has got since then takes precedence.
     pub fn restore(&mut self, number: i64, is_committed: bool) {
         if self.number < 0 {
             self.number = number;

@@ -13,8 +13,8 @@ use frond_storage::error::Result;
 use frond_storage::intervals::Intervals;
 use frond_storage::keyspace::{Direction, Snapshot, TreeId};
 
-/// Choices in succession that bring no further document, before the whole collection is read instead. Most keys of such a tree
-/// were deleted.
+/// After this many choices in a row without a further document the whole collection is read: most keys of such a tree were
+/// deleted.
 const MISSES_MAX: u32 = 1000;
 
 /// Reads documents whose keys are chosen at random, until it has enough. Every document is chosen with the same probability. The `$sample` above
@@ -62,7 +62,7 @@ impl RandomScan {
         cx.step()
     }
 
-    /// Passes the documents on whose keys were chosen.
+    /// Passes on the documents whose keys were chosen.
     fn read_chosen(
         &mut self,
         cx: &ExecContext,

@@ -7,7 +7,7 @@
 //! The cache does not keep pages that are large for it. So the large pages in use are found here, and operations that read the same page at
 //! the same time share it.
 //!
-//! A turn ends when its page was read. Until then its holder waits for the device and for a processor only, and never for another turn.
+//! A turn ends when its page has been read. Until then its holder waits for the device and for a processor only, and never for another turn.
 //! So turns cannot block each other.
 
 use std::cell::RefCell;
@@ -108,7 +108,7 @@ impl LargePages {
     }
 }
 
-/// A turn to read one page, which is taken once the page turns out to be large.
+/// The right to read one page. It is taken only if the page proves to be large.
 pub(crate) struct Turn<'a> {
     pages: &'a LargePages,
     waits: bool,

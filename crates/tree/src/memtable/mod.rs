@@ -531,7 +531,7 @@ impl Deref for MemValue {
 }
 
 /// Calls `visit` with the versions of `key` up to `sequence`, newest first, until it returns false. A range delete
-/// over the key is a delete of it. What `visit` gets last pins the value.
+/// over the key is a delete of it. The last argument of `visit` pins the value.
 pub(crate) fn for_versions(
     memtable: &Arc<Memtable>,
     tree: TreeId,

@@ -104,7 +104,7 @@ impl Subtree {
         }
     }
 
-    /// The entries of its leaves. Nodes on disk are not read.
+    /// The entries of its leaves, without the copy of a key that a summary holds. Nodes on disk are not read.
     pub(crate) fn entries(&self) -> u64 {
         match self {
             Subtree::Empty => 0,

@@ -345,7 +345,7 @@ impl Run {
         cache.restore_page(self.id, page as u32, is_use, turn, decode)
     }
 
-    /// Decodes a page from a block that was checked before. `None` also after an interruption: it ends the read of the device, too.
+    /// Decodes a page from a block that was checked before. `None` also after an interruption, which then ends the read of the device.
     fn restored(&self, page: usize, block: &[u8], turn: &Turn<'_>) -> Option<Arc<Page>> {
         let in_use = self.take_turn(page, turn, block).ok()?;
         if in_use.is_some() {
