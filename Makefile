@@ -38,7 +38,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster pauses test fmt lint unit clients clients-set differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded stalls growth bank streams history soak-set failover before-login login-timing deny clean
+.PHONY: help setup setup-build run replica-set replica-set-stop cluster cluster-stop test-cluster pauses test fmt lint unit clients clients-set clients-ferretdb differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate simulate-set proof-large plan-fuzz hostile loom fuzz soak bounded stalls growth bank streams history soak-set failover before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,11 @@ clients: setup ## Run the client suites only; SUITES="node mongosh" selects some
 clients-set: setup ## Run the client suites against MEMBERS (3) members of a replica set; SUITES="node specs-go" selects some
 	cargo build --locked
 	.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond --members $(if $(MEMBERS),$(MEMBERS),3) $(SUITES)
+
+clients-ferretdb: setup ## Migrate between Frond and FerretDB, which is built from its sources
+	@scripts/setup.sh ferretdb
+	cargo build --locked
+	.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond migrate-ferretdb
 
 console: setup ## Use the console in Chromium as a person does; pictures of its views in OUT, if given
 	cargo build --locked

@@ -7,6 +7,7 @@
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
 #   console  Chromium, which tests/console drives
+#   ferretdb  FerretDB, which `frond migrate` is tested with
 #   cluster  PD and the store of the test cluster (scripts/cluster.sh), built from their Go modules
 #   packages  Debian packages of the tools that check ours, which are downloaded only
 #   bench    the engines that benchmarks/engine compares Frond's with
@@ -232,11 +233,17 @@ java_jars() {
         -DincludeScope=runtime -DoutputDirectory="$PWD/$cache/java"
 }
 
+# The settings of the builds of the Go suites, which tests/clients/run.py repeats: without optimizations and line tables they take a
+# third less. Without -modcacherw only root could delete the folder of modules.
+go_settings() {
+    mkdir -p "$cache/go"
+    export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build"
+    export GOFLAGS="-mod=readonly -modcacherw '-gcflags=all=-N -l -dwarf=false'"
+}
+
 # Builds a suite once, so that building it in the tests is quick: go_modules FOLDER BINARY
 go_modules() (
-    mkdir -p "$cache/go"
-    # Without the last flag nobody could delete the folder of modules.
-    export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build" GOFLAGS="-mod=readonly -modcacherw"
+    go_settings
     local binary="$PWD/$cache/go/$2"
     cd "$1"
     go mod download
@@ -246,8 +253,7 @@ go_modules() (
 # Builds the drivers' own tests, which are in their modules: go_driver_tests FOLDER MODULE PACKAGES NAME. FOLDER's go.sum
 # has the module's hash, and the module's own those of what its tests need.
 go_driver_tests() (
-    mkdir -p "$cache/go"
-    export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build" GOFLAGS="-mod=readonly -modcacherw"
+    go_settings
     local to="$PWD/$cache/go/$4"
     (cd "$1" && go mod download "$2")
     cd "$(cd "$1" && go list -m -f '{{.Dir}}' "$2")"
@@ -326,7 +332,6 @@ setup_clients() {
 
     [ -d "$cache/pymongo-tests/test" ] || rm -f "$cache/stamps/pymongo-tests"
     [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
-    [ -x "$cache/ferretdb/ferretdb" ] || rm -f "$cache/stamps/ferretdb"
     chain client_python_steps
     chain legacy_python_steps
     chain client_node_steps
@@ -364,6 +369,12 @@ client_go_steps() {
         go_driver_tests tests/clients/suites/go go.mongodb.org/mongo-driver/v2 ./internal/integration driver-2
     once go-driver-1-tests tests/clients/suites/specs/go.sum -- \
         go_driver_tests tests/clients/suites/specs go.mongodb.org/mongo-driver ./mongo/integration driver-1
+}
+
+setup_ferretdb() {
+    mkdir -p "$cache"
+    setup_go
+    [ -x "$cache/ferretdb/ferretdb" ] || rm -f "$cache/stamps/ferretdb"
     once ferretdb /dev/null -- ferretdb
 }
 
@@ -468,7 +479,7 @@ differential_java_steps() {
         differential_server
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|cluster|packages|bench|peers..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|ferretdb|cluster|packages|bench|peers..."
 readonly groups="$*"
 for group in "$@"; do
     case $group in
@@ -478,6 +489,7 @@ for group in "$@"; do
         clients) setup_clients ;;
         differential) setup_differential ;;
         console) setup_console ;;
+        ferretdb) setup_ferretdb ;;
         cluster) setup_cluster ;;
         packages) setup_packages ;;
         bench) setup_bench ;;

@@ -120,7 +120,7 @@ fn clients_that_each_find_another_15_mib_document_do_not_get_the_server_killed()
     let varied: String = (0..15 << 20).map(|_| letter()).collect();
     let same = "x".repeat(15 << 20);
     // Pages that take little on the device, and such that take as much there.
-    for (name, clients, text) in [("own", 200, same), ("own-varied", 100, varied)] {
+    for (name, clients, text) in [("own", 120, same), ("own-varied", 60, varied)] {
         let Some(confined) = confined(name) else {
             return;
         };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Drives a built server with real clients: one fresh server and one process for each suite.
 
-    run.py --server target/debug/frond               every suite but measurements
+    run.py --server target/debug/frond               every suite but those that must be named
     run.py --server target/debug/frond node go       only these
     run.py --server target/debug/frond --members 3   suites against a replica set of three members, one after the other
 
@@ -93,7 +93,7 @@ def go_command(folder, arguments):
         **os.environ,
         "GOMODCACHE": os.path.join(CACHE, "go", "modules"),
         "GOCACHE": os.path.join(CACHE, "go", "build"),
-        "GOFLAGS": "-mod=readonly -modcacherw",
+        "GOFLAGS": "-mod=readonly -modcacherw '-gcflags=all=-N -l -dwarf=false'",
         "GOPROXY": "off",
     }
     with building():
@@ -140,6 +140,7 @@ ALL = {
     "authorization": (300, python("authorization")),
     "audit": (180, python("audit")),
     "migrate": (300, python("migrate")),
+    "migrate-ferretdb": (300, python("migrate_ferretdb")),
     "transfer": (120, python("transfer")),
     "tool-files": (180, python("tool_files")),
     "http": (120, python("http_attacks")),
@@ -204,8 +205,8 @@ OF_SEVERAL = [
     "specs-go",
     "specs-node",
 ]
-# Measurements: these run only when they are named.
-NAMED_ONLY = {"login-timing"}
+# Measurements, and a suite whose other server takes minutes to build: these run only when they are named.
+NAMED_ONLY = {"login-timing", "migrate-ferretdb"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
 BESIDE = {"prometheus", "specs-pymongo", "specs-auth", "specs-go", "specs-node"}
 

@@ -66,7 +66,7 @@ impl Bounds<'_> {
 mod tests {
     use std::ops::Bound;
 
-    use crate::{Direction, Options, Store, TreeId, TreeOptions, WriteSet};
+    use crate::{Direction, Options, Snapshot, Store, TreeId, TreeOptions, WriteSet};
 
     const TREE: TreeId = TreeId(1);
 
@@ -81,7 +81,10 @@ mod tests {
         };
         set.create_tree(TREE, &options);
         store.commit(set, crate::Durability::Logged).unwrap();
-        assert!(bounds(&store, b"", None, 9).is_empty(), "an empty tree");
+        assert!(
+            bounds(&store.snapshot(), b"", None, 9).is_empty(),
+            "an empty tree"
+        );
         let count = 40_000u32;
         for from in (0..count).step_by(1000) {
             let mut set = WriteSet::new();
@@ -100,7 +103,9 @@ mod tests {
         }
         set.delete_range(TREE, &500u32.to_be_bytes(), Some(&9000u32.to_be_bytes()));
         store.commit(set, crate::Durability::Logged).unwrap();
-        let all = bounds(&store, b"", None, usize::MAX);
+        // The background may write the memtable meanwhile, and divide leaves; a snapshot keeps its own.
+        let snapshot = store.snapshot();
+        let all = bounds(&snapshot, b"", None, usize::MAX);
         assert!(all.len() > 10, "{} bounds", all.len());
         assert!(all.is_sorted_by(|a, b| a < b));
         for (lower, upper, most) in [
@@ -114,7 +119,7 @@ mod tests {
             let lower = u32::to_be_bytes(lower);
             let upper = upper.map(u32::to_be_bytes);
             let upper = upper.as_ref().map(|upper| &upper[..]);
-            let found = bounds(&store, &lower, upper, most);
+            let found = bounds(&snapshot, &lower, upper, most);
             assert!(found.len() <= most);
             let inside = |key: &Vec<u8>| {
                 let key = key.as_slice();
@@ -126,24 +131,25 @@ mod tests {
             let mut from = lower.to_vec();
             for to in found.into_iter().map(Some).chain([None]) {
                 let end = to.as_deref().or(upper);
-                parts.extend(keys(&store, &from, end));
+                parts.extend(keys(&snapshot, &from, end));
                 from = to.unwrap_or_default();
             }
-            assert_eq!(parts, keys(&store, &lower, upper));
+            assert_eq!(parts, keys(&snapshot, &lower, upper));
         }
     }
 
-    fn bounds(store: &Store, lower: &[u8], upper: Option<&[u8]>, most: usize) -> Vec<Vec<u8>> {
-        let snapshot = store.snapshot();
+    fn bounds(
+        snapshot: &Snapshot,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        most: usize,
+    ) -> Vec<Vec<u8>> {
         snapshot.leaf_bounds(TREE, lower, upper, most).unwrap()
     }
 
-    fn keys(store: &Store, lower: &[u8], upper: Option<&[u8]>) -> Vec<Vec<u8>> {
+    fn keys(snapshot: &Snapshot, lower: &[u8], upper: Option<&[u8]>) -> Vec<Vec<u8>> {
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-        let cursor =
-            store
-                .snapshot()
-                .cursor(TREE, Bound::Included(lower), upper, Direction::Forward);
+        let cursor = snapshot.cursor(TREE, Bound::Included(lower), upper, Direction::Forward);
         let mut cursor = cursor.unwrap();
         let mut found = Vec::new();
         while let Some((key, _)) = cursor.next().unwrap() {

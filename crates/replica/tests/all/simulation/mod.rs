@@ -28,7 +28,7 @@ use nodes::Nodes;
 use runtime::{Sim, right_now, spawn_on};
 
 /// Seeds of a usual run.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 30;
 
 /// Simulated time with faults.
 const FAULTY: Duration = Duration::from_secs(10);

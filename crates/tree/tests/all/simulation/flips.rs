@@ -78,7 +78,7 @@ const BLOCK_BITS: usize = 8 * 4096;
 
 #[test]
 fn every_flipped_bit_is_named_or_changes_nothing() {
-    let step = setting("FROND_FLIP_STEP", 257) as usize;
+    let step = setting("FROND_FLIP_STEP", 1021) as usize;
     assert!(step <= BLOCK_BITS, "some blocks would be passed over");
     let (disk, models, synced) = build(setting("FROND_SEED", 1));
     let clean = verify(&disk.copy());

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use trouble::Counts;
 
 /// Crashes without a setting: a share that takes some seconds.
-const CRASHES: u64 = 1000;
+const CRASHES: u64 = 500;
 /// One in this number of seeds runs with background threads, and cannot be replayed exactly.
 const THREADED: u64 = 16;
 
