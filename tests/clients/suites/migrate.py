@@ -280,5 +280,19 @@ def users_that_the_source_hides_are_named():
         finish(migrate(source, target, *options, "--no-users", uri=login))
 
 
+@test
+def a_collection_that_the_target_refuses_is_named():
+    with Two(Server(BINARY), JavaServer()) as (source, target):
+        with connect(source) as client:
+            client.shop.create_collection("last", capped=True, size=100_000)
+            client.shop.last.insert_one({"_id": 1})
+        said = moved(source, target, "--dry-run", code=2)
+        assert "shop.last" in said and "capped" in said, said
+        assert "--allow-refused" in moved(source, target, "--cutover", "--no-users", code=2)
+        said = moved(source, target, "--cutover", "--no-users", "--allow-refused")
+        assert "shop.last" in said and "capped" in said, said
+        same(source, target, with_indexes=False)
+
+
 if __name__ == "__main__":
     run()
