@@ -93,7 +93,7 @@ def go_command(folder, arguments):
         **os.environ,
         "GOMODCACHE": os.path.join(CACHE, "go", "modules"),
         "GOCACHE": os.path.join(CACHE, "go", "build"),
-        "GOFLAGS": "-mod=readonly -modcacherw '-gcflags=all=-N -l -dwarf=false'",
+        "GOFLAGS": "-mod=readonly -modcacherw -gcflags=all=-dwarf=false",
         "GOPROXY": "off",
     }
     with building():

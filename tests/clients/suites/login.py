@@ -54,8 +54,9 @@ class Case:
         credentials = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
         if user and "authSource" not in options:
             options["authSource"] = "own"
-        # Drivers search for a server that refused the handshake until this time has passed. One that is to log in may take long.
-        selection_s = PATIENCE if isinstance(expected, list) else 1.5
+        # Drivers search for a server that refused the handshake until this time has passed, and some also after a refused login. A
+        # login may take long.
+        selection_s = PATIENCE if isinstance(expected, list) else 1.5 if expected == "no connection" else 5
         options = {"serverSelectionTimeoutMS": str(int(selection_s * 1000)), **options}
         self.uri = f"mongodb://{credentials}localhost:{server.port}/?{urlencode(options, quote_via=quote)}"
 
