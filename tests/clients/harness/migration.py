@@ -102,7 +102,7 @@ def same(source, target, with_indexes=True):
 
 
 class Writer(threading.Thread):
-    """Changes documents at random until it is told to stop."""
+    """Changes documents at random until `stop`."""
 
     def __init__(self, server, database="shop", seed=SEED, plain=False):
         super().__init__(daemon=True)
