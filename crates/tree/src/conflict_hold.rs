@@ -1,10 +1,24 @@
-//! Holds on the conflict windows, for operations that commit long after they took their snapshot.
+//! Operations that work long after they took their snapshot: holds on the conflict windows, and whether keys have changed since.
 
 use std::sync::Arc;
 
+use frond_kv::key_hash;
+
+use crate::TreeId;
 use crate::engine::Engine;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+
+/// The moment of a snapshot. Unlike the snapshot it keeps no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+impl Snapshot {
+    /// The moment of this snapshot. The writes of its own transaction, if it has one, do not count.
+    pub fn moment(&self) -> Moment {
+        Moment(self.sequence)
+    }
+}
 
 /// Keeps the commits after a snapshot in the conflict windows, so that a commit on that snapshot, seconds or minutes
 /// later, conflicts only with commits of the same keys. Dropping it ends that.
@@ -46,6 +60,25 @@ impl Store {
             engine,
             sequence: snapshot.sequence,
         }
+    }
+
+    /// Whether a guarded commit after `since` may have changed one of these keys of a tree. If not, each has in a snapshot that was
+    /// taken before the call the value that it had at that moment. Blind writes are not known; a commit that the windows have
+    /// forgotten counts as a change of all keys.
+    pub fn may_have_changed<'k>(
+        &self,
+        tree: TreeId,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        since: Moment,
+    ) -> bool {
+        let hashes: Vec<u64> = keys.into_iter().map(|key| key_hash(tree, key)).collect();
+        let mut state = self.engine().commit_lock.lock();
+        // The windows of a secondary do not have the commits of the primary.
+        if self.engine().is_following() {
+            return true;
+        }
+        let recent = &mut state.recent;
+        (hashes.iter()).any(|hash| recent.conflicts(tree, *hash, since.0))
     }
 }
 

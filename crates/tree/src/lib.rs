@@ -109,7 +109,7 @@ mod write_throttle;
 
 pub use backup::BackupReport;
 pub use bulk::{BulkLoader, Duplicates, Watcher};
-pub use conflict_hold::ConflictHold;
+pub use conflict_hold::{ConflictHold, Moment};
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
 pub use damage::{Activity, ActivityEvent, Damage, DamagePlace, EventListener, LogCut, NoListener};

@@ -28,6 +28,11 @@ impl Engine {
         log.ok_or_else(|| Error::failed("this store is not a member of a replica set"))
     }
 
+    /// Whether this is a member that does not lead.
+    pub(crate) fn is_following(&self) -> bool {
+        self.member_log().is_ok_and(|log| !log.is_leading())
+    }
+
     /// Records on a member that leads that its entries are committed. `None` on another one.
     fn commit_own(&self, through: EntryId) -> Option<Result<()>> {
         let log = self.member_log().ok().filter(|log| log.is_leading())?;

@@ -31,7 +31,7 @@ pub use frond_kv::{
 pub use frond_tikv::{ClusterOptions, ClusterStats, KeptVersions, Requests as ClusterRequests};
 pub use frond_tree::{
     Activity, ActivityEvent, BulkLoader, Damage, DamagePlace, DiskSpaceStats as DiskSpace,
-    Duplicates, EventListener, FlushPause, LogCut, LogRecovery, NoListener,
+    Duplicates, EventListener, FlushPause, LogCut, LogRecovery, Moment, NoListener,
     Options as EngineOptions, StoreStats as EngineStats, ValueRef,
     default_reserve as default_disk_reserve, disk,
 };

@@ -4,7 +4,8 @@
 //! faster, the document is read and tested again on a new snapshot, and changed there: the search, which may take
 //! seconds, is repeated only if the document does not match any more. As in MongoDB, a sort is not looked at again. A
 //! change of many documents first finds all of them on one snapshot, so that it does not meet its own results; then it
-//! changes them in commits of bounded size, each on a new snapshot, on which every document is read and tested again.
+//! changes them in commits of bounded size, each on a new snapshot, on which the documents are read and tested again if one of them
+//! may have changed since the search.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use frond_query::matcher::Filter;
 
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
-use crate::catalog::{Catalog, Collection, Uuid};
+use crate::catalog::{Catalog, Collection};
 use crate::exec::build::{Output, RowParts};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
@@ -23,7 +24,9 @@ use crate::own_files::OwnFiles;
 use crate::plan::required_fields;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result, command};
-use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Snapshot, TreeId};
+use frond_storage::keyspace::{
+    COMMIT_DOCUMENTS_MAX, Durability, EngineError, Moment, Snapshot, TreeId,
+};
 use frond_storage::namespace::Namespace;
 use frond_storage::points::point;
 use frond_storage::record;
@@ -42,6 +45,14 @@ const SEARCH_DOCUMENTS_FULL_DISK: u64 = 16 * COMMIT_DOCUMENTS_MAX as u64;
 enum Searched {
     Everything,
     APart,
+}
+
+/// A search for documents to change, as the commits need it.
+struct Search {
+    filter: Arc<Filter>,
+    collection: Arc<Collection>,
+    /// When it was searched. `None` if later changes of its documents cannot be known without reading them.
+    at: Option<Moment>,
 }
 
 /// The effect of a change on a document.
@@ -289,7 +300,15 @@ impl Target<'_> {
         };
         let before = changed.modified;
         let mut executor = planned.rows(&self.wanted(&planned), self.context);
-        let (filter, uuid) = (planned.question.filter.clone(), planned.collection.uuid);
+        let files = planned.snapshot.files();
+        let search = Search {
+            filter: planned.question.filter.clone(),
+            collection: planned.collection.clone(),
+            // The writes of a transaction are not known to others before it commits.
+            at: files
+                .filter(|_| self.catalog.is_live())
+                .map(|files| files.moment()),
+        };
         // The search may release its snapshot's memtables.
         drop(planned);
         let mut buffers = Buffers::default();
@@ -305,7 +324,8 @@ impl Target<'_> {
                 Ok(if is_full { Flow::Pause } else { Flow::Continue })
             }))?;
             let more = pulled == Pulled::Paused;
-            self.change_rows(&filter, uuid, rows, change, &mut buffers, changed)?;
+            point("documents to change are found");
+            self.change_rows(&search, rows, change, &mut buffers, changed)?;
             if !more {
                 return Ok(Searched::Everything);
             }
@@ -320,8 +340,7 @@ impl Target<'_> {
     /// Changes the documents that were found as `rows`.
     fn change_rows(
         &self,
-        filter: &Filter,
-        uuid: Uuid,
+        search: &Search,
         rows: Vec<Row>,
         change: &mut impl Change,
         buffers: &mut Buffers,
@@ -332,20 +351,21 @@ impl Target<'_> {
         while next < rows.len() {
             self.context.check()?;
             let read = self.catalog.read(self.ns)?;
+            let uuid = search.collection.uuid;
             let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == uuid) else {
-                return Err(command(
-                    ErrorCode::QueryPlanKilled,
-                    format!("collection dropped. UUID {}", frond_bson::uuid_text(&uuid)),
-                ));
+                let uuid = frond_bson::uuid_text(&uuid);
+                let message = format!("collection dropped. UUID {uuid}");
+                return Err(command(ErrorCode::QueryPlanKilled, message));
             };
             // After conflicts the commits get smaller, so that each meets fewer others.
             let limit =
                 (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
-            if snapshot.gathers_reads() {
-                let rows = rows.iter().skip(next).take(limit);
-                let keys: Vec<(TreeId, &[u8])> = rows
-                    .map(|row| (collection.primary, row.key.as_slice()))
-                    .collect();
+            let rows_now = rows.iter().skip(next).take(limit);
+            let keys = rows_now.clone().map(|row| row.key.as_slice());
+            let is_as_found = self.is_as_found(search, &collection, keys.clone());
+            if !is_as_found && snapshot.gathers_reads() {
+                let keys: Vec<(TreeId, &[u8])> =
+                    keys.map(|key| (collection.primary, key)).collect();
                 snapshot.prefetch(&keys)?;
             }
             let mut staging = Staging::new(self.catalog, &collection, snapshot, buffers)
@@ -353,11 +373,16 @@ impl Target<'_> {
             let mut part = Changed::default();
             let mut at = next;
             let mut failure = None;
-            for row in rows.iter().skip(next).take(limit) {
+            for row in rows_now {
                 if staging.is_full() {
                     break;
                 }
-                match self.executed(self.stage_again(filter, &mut staging, row, change)) {
+                let staged = if is_as_found {
+                    change.stage(&mut staging, row).map(Some)
+                } else {
+                    self.stage_again(&search.filter, &mut staging, row, change)
+                };
+                match self.executed(staged) {
                     Ok(Some(Effect::NextCommit)) => break,
                     Ok(Some(effect)) => {
                         part.matched += 1;
@@ -391,6 +416,21 @@ impl Target<'_> {
             retry.reset();
         }
         Ok(())
+    }
+
+    /// Whether the documents with these keys are certainly as a search has found them. The snapshot to be written on was taken before.
+    fn is_as_found<'k>(
+        &self,
+        search: &Search,
+        collection: &Arc<Collection>,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+    ) -> bool {
+        // Writes of single documents guard their keys. Ranges are deleted with a new definition of the collection.
+        let Some((since, files)) = search.at.zip(self.catalog.engine().files()) else {
+            return false;
+        };
+        Arc::ptr_eq(collection, &search.collection)
+            && !files.may_have_changed(collection.primary, keys, since)
     }
 
     /// Reads a document again, applies the filter again if it has changed, and stages the change. `None` if it is

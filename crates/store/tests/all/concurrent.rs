@@ -30,6 +30,29 @@ fn update_in(store: &DocumentStore, filter: &Doc, change: &Doc, upsert: bool) ->
         .unwrap()
 }
 
+fn update_all_in(store: &DocumentStore, filter: &Doc, change: &Doc) -> UpdateOutcome {
+    let request = UpdateRequest {
+        multi: true,
+        ..UpdateRequest::new(filter, Value::Document(change))
+    };
+    store
+        .update(&ns("db.c"), &request, Durability::Logged, &OpContext::new())
+        .unwrap()
+}
+
+fn delete_all_in(store: &DocumentStore, filter: &Doc) -> u64 {
+    let request = DeleteRequest {
+        collation: None,
+        filter,
+        limit_one: false,
+        hint: None,
+        variables: None,
+    };
+    store
+        .delete(&ns("db.c"), &request, Durability::Logged, &OpContext::new())
+        .unwrap()
+}
+
 fn sound(f: &Fixture) -> u64 {
     let report = f.store.verify(&ns("db.c")).unwrap();
     assert_eq!(report.errors, Vec::<String>::new());
@@ -194,7 +217,7 @@ fn readers_and_writers_cope_with_drops_and_renames() {
     assert_eq!(f.store.verify(&b).unwrap().errors, Vec::<String>::new());
 }
 
-/// Calls `act` with the number of the search after each search of this thread for a document to change. Returns the number
+/// Calls `act` with the number of the search after each search of this thread for documents to change. Returns the number
 /// of searches.
 fn after_each_search(
     store: &DocumentStore,
@@ -203,7 +226,12 @@ fn after_each_search(
     let searches = Arc::new(AtomicUsize::new(0));
     let (store, counted) = (store.clone(), searches.clone());
     let act = at_points(move |point| {
-        if point == "a document to change is found" {
+        if [
+            "a document to change is found",
+            "documents to change are found",
+        ]
+        .contains(&point)
+        {
             act(&store, counted.fetch_add(1, Ordering::SeqCst) + 1);
         }
     });
@@ -241,6 +269,46 @@ fn a_slow_update_of_a_document_that_changes_is_applied_at_its_second_try() {
     assert_eq!(searches.load(Ordering::SeqCst), 2);
     let after = doc! {"_id": 1, "a": 1, "others": 2, "own": 2};
     assert_eq!(f.find_all(&ns("db.c"), DocBuf::new()), [after]);
+}
+
+#[test]
+fn of_many_documents_those_that_change_after_the_search_are_tested_again() {
+    let f = Fixture::new();
+    let docs = (0..2500).map(|n| doc! {"_id": n, "a": 1});
+    f.insert(&ns("db.c"), &docs.collect::<Vec<_>>());
+    // The search pauses for each commit of 1,000 documents.
+    let (searches, act) = after_each_search(&f.store, |store, search| {
+        let change = match search {
+            1 => doc! {"$set": {"a": 2}},
+            2 => doc! {"$set": {"b": 1}},
+            _ => return,
+        };
+        update_all_in(store, &doc! {"_id": {"$mod": [1000, 7]}}, &change);
+    });
+    let updated = update_all_in(&f.store, &doc! {"a": 1}, &doc! {"$inc": {"c": 1}});
+    drop(act);
+    assert_eq!(searches.load(Ordering::SeqCst), 3);
+    assert_eq!((updated.matched, updated.modified), (2497, 2497));
+    let changed: Vec<_> = f.find_all(&ns("db.c"), doc! {"a": 2});
+    let expected = [7, 1007, 2007].map(|n| doc! {"_id": n, "a": 2, "b": 1});
+    assert_eq!(changed, expected);
+    assert_eq!(f.find_all(&ns("db.c"), doc! {"c": 1}).len(), 2497);
+}
+
+/// Such a delete is a range delete, which guards no keys.
+#[test]
+fn documents_that_are_all_deleted_after_the_search_are_not_deleted_again() {
+    let f = Fixture::new();
+    let docs = (0..20_000).map(|n| doc! {"_id": n, "a": n % 10});
+    f.insert(&ns("db.c"), &docs.collect::<Vec<_>>());
+    let (_, act) = after_each_search(&f.store, |store, search| {
+        if search == 2 {
+            assert_eq!(delete_all_in(store, &DocBuf::new()), 19_000);
+        }
+    });
+    assert_eq!(delete_all_in(&f.store, &doc! {"a": {"$lt": 5}}), 1000);
+    drop(act);
+    assert_eq!(sound(&f), 0);
 }
 
 #[test]
