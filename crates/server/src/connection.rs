@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf};
-use frond_store::{OpStats, Progress as WorkProgress, ShownPlan, Waits};
+use frond_store::{OpStats, Progress as WorkProgress, ShownPlan, Striped, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -17,6 +17,7 @@ use crate::access::User;
 use crate::addresses::Addresses;
 use crate::last_error::LastError;
 use crate::logins::Progress;
+use crate::observability::metrics::LastUsed;
 use crate::sessions::SessionId;
 use frond_runtime::Owner;
 
@@ -227,6 +228,8 @@ pub struct ClientState {
     pub channel_of: Option<u64>,
     /// Number of the last reply.
     pub last_reply: i32,
+    /// The counters of the collection that was used last.
+    pub last_used: LastUsed,
     /// Empty figures for the next operation, which saves an allocation.
     pub spare_figures: Option<Box<OpStats>>,
 }
@@ -244,14 +247,32 @@ pub struct Connections {
     all: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
     count: AtomicUsize,
-    /// Connections that run a command now.
-    pub active: AtomicI64,
+    /// Connections that run a command now. The two ends of a command may run on different threads, so one copy alone means nothing.
+    active: Striped<AtomicI64>,
     /// Connections by the address of their client.
     pub addresses: Addresses,
     next_operation: AtomicI64,
 }
 
 impl Connections {
+    /// Counts a connection that begins a command.
+    pub fn begin_command(&self) {
+        self.active.own().fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that ends one.
+    pub fn end_command(&self) {
+        self.active.own().fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections that run a command now.
+    pub fn active(&self) -> i64 {
+        let parts = self.active.iter();
+        let sum: i64 = parts.map(|part| part.load(Ordering::Relaxed)).sum();
+        // Commands begin and end while the copies are read.
+        sum.max(0)
+    }
+
     /// Admits a connection, unless there are `max` already. `gone` is set when the client closes it.
     pub fn open(&self, peer: Peer, max: usize, gone: Arc<AtomicBool>) -> Option<Arc<Connection>> {
         let mut all = self.all.lock();

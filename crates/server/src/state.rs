@@ -282,7 +282,7 @@ impl Server {
             store: &self.store,
             executor: &self.execution.executor,
             connections: clients.connections.len() as u64,
-            active_connections: whole(clients.connections.active.load(Ordering::Relaxed)),
+            active_connections: whole(clients.connections.active()),
             open_cursors: whole(clients.cursors.counts().open),
             open_transactions: clients.sessions.open_transactions().len() as u64,
         }

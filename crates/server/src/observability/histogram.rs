@@ -58,6 +58,14 @@ impl Histogram {
         }
     }
 
+    /// Adds the counts of another one. Nothing else may add to this one meanwhile.
+    pub fn add_all(&self, other: &Histogram) {
+        for (count, more) in self.0.iter().zip(&other.0) {
+            let sum = (count.load(Relaxed)).saturating_add(more.load(Relaxed));
+            count.store(sum, Relaxed);
+        }
+    }
+
     /// The buckets that are not empty, as MongoDB shows them: each with its least latency.
     pub fn push_to(&self, out: &mut DocBuf) {
         out.push_array("histogram", |list| {
@@ -74,6 +82,28 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_of_histograms_stops_at_the_largest_count() {
+        let (sum, few, full) = (
+            Histogram::default(),
+            Histogram::default(),
+            Histogram::default(),
+        );
+        few.add(300);
+        few.add(300);
+        full.0[bucket(600)].store(u32::MAX, Relaxed);
+        for part in [&few, &full, &full] {
+            sum.add_all(part);
+        }
+        let mut shown = DocBuf::new();
+        sum.push_to(&mut shown);
+        let expected = doc! {"histogram": [
+            {"micros": 256i64, "count": 2i64},
+            {"micros": 512i64, "count": i64::from(u32::MAX)},
+        ]};
+        assert_eq!(shown, expected);
+    }
 
     #[test]
     fn every_latency_is_in_the_bucket_that_begins_below_it() {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, doc};
-use frond_store::OpStats;
+use frond_store::{OpStats, Striped};
 use parking_lot::RwLock;
 
 use crate::observability::histogram::Histogram;
@@ -23,6 +23,22 @@ impl Counter {
     /// The count, as a BSON long.
     pub fn get(&self) -> i64 {
         i64::try_from(self.0.load(Relaxed)).unwrap_or(i64::MAX)
+    }
+}
+
+/// A counter that nearly every command adds to, so that threads have copies of it.
+#[derive(Debug, Default)]
+pub struct BusyCounter(Striped<AtomicU64>);
+
+impl BusyCounter {
+    pub fn add(&self, n: u64) {
+        self.0.own().fetch_add(n, Relaxed);
+    }
+
+    /// The count, as a BSON long.
+    pub fn get(&self) -> i64 {
+        let sum = self.0.iter().map(|part| part.load(Relaxed)).sum();
+        i64::try_from::<u64>(sum).unwrap_or(i64::MAX)
     }
 }
 
@@ -92,6 +108,11 @@ impl Timed {
         self.count.add(1);
         self.micros.add(micros(took));
     }
+
+    fn add(&self, other: &Timed) {
+        self.count.0.fetch_add(other.count.0.load(Relaxed), Relaxed);
+        (self.micros.0).fetch_add(other.micros.0.load(Relaxed), Relaxed);
+    }
 }
 
 /// The latencies of operations.
@@ -106,6 +127,16 @@ impl Latencies {
     pub fn record(&self, took: Duration) {
         self.timed.record(took);
         self.histogram.add(micros(took));
+    }
+
+    /// The sum of the copies that threads have.
+    fn sum(parts: &Striped<Latencies>) -> Latencies {
+        let sum = Latencies::default();
+        for part in parts.iter() {
+            sum.timed.add(&part.timed);
+            sum.histogram.add_all(&part.histogram);
+        }
+        sum
     }
 
     /// As `opLatencies` and `$collStats` show them.
@@ -129,7 +160,7 @@ pub fn micros(took: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub struct CommandCount {
     pub name: &'static str,
-    pub total: Counter,
+    pub total: BusyCounter,
     pub failed: Counter,
 }
 
@@ -152,6 +183,33 @@ pub struct Usage {
     pub collection_scans: Counter,
     /// Those of them that do not wait at the end of a capped collection for more.
     pub finite_scans: Counter,
+    /// Whether `top` has it no longer, because its collection was dropped.
+    is_forgotten: AtomicBool,
+}
+
+/// The use of the collection that a connection used last. The next command on that collection then needs neither the lock of `top`
+/// nor a reference of its own, which all threads would write to.
+#[derive(Debug, Default)]
+pub struct LastUsed {
+    namespace: String,
+    usage: Option<Arc<Usage>>,
+}
+
+impl LastUsed {
+    /// The use of a collection, looked up by `find` if it is another one.
+    fn get(
+        &mut self,
+        namespace: &str,
+        find: impl FnOnce(&str) -> Option<Arc<Usage>>,
+    ) -> Option<&Usage> {
+        let known = (self.usage.as_ref()).is_some_and(|usage| !usage.is_forgotten.load(Relaxed));
+        if !known || self.namespace != namespace {
+            self.usage = find(namespace);
+            self.namespace.clear();
+            self.namespace.push_str(namespace);
+        }
+        self.usage.as_deref()
+    }
 }
 
 impl Usage {
@@ -171,8 +229,8 @@ const TOP_MAX: usize = 20_000;
 /// All counters of a server.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    ops: [Counter; Op::ALL.len()],
-    latencies: [Latencies; 3],
+    ops: [BusyCounter; Op::ALL.len()],
+    latencies: [Striped<Latencies>; 3],
     /// Transactions that have ended, from their beginning.
     pub transactions: Timed,
     /// Waits for tickets: of those who read, of those who write.
@@ -190,14 +248,14 @@ pub struct Metrics {
     /// Requests for commands that do not exist.
     pub unknown_commands: Counter,
     /// Bytes of messages from clients, after decompression.
-    pub bytes_in: Counter,
+    pub bytes_in: BusyCounter,
     /// Bytes of replies to clients, before compression.
-    pub bytes_out: Counter,
+    pub bytes_out: BusyCounter,
     /// Bytes read from sockets.
-    pub physical_bytes_in: Counter,
+    pub physical_bytes_in: BusyCounter,
     /// Bytes written to sockets.
-    pub physical_bytes_out: Counter,
-    pub requests: Counter,
+    pub physical_bytes_out: BusyCounter,
+    pub requests: BusyCounter,
     /// Operations slower than the threshold.
     pub slow_operations: Counter,
     /// Errors caused by clients.
@@ -211,17 +269,17 @@ pub struct Metrics {
     /// Connections closed because they stalled while they held memory that others needed.
     pub connections_stalled: Counter,
     /// Documents inserted, by any command.
-    pub documents_inserted: Counter,
+    pub documents_inserted: BusyCounter,
     /// Documents returned, by any command.
-    pub documents_returned: Counter,
+    pub documents_returned: BusyCounter,
     /// Documents updated, by any command.
-    pub documents_updated: Counter,
+    pub documents_updated: BusyCounter,
     /// Documents deleted, by any command.
-    pub documents_deleted: Counter,
+    pub documents_deleted: BusyCounter,
     /// Index keys examined, by any command.
-    pub keys_examined: Counter,
+    pub keys_examined: BusyCounter,
     /// Documents examined, by any command.
-    pub documents_examined: Counter,
+    pub documents_examined: BusyCounter,
     /// Commits refused because another writer was faster.
     pub write_conflicts: Counter,
     /// Operations that ended because their client had disconnected.
@@ -292,7 +350,7 @@ impl Metrics {
     }
 
     /// The counter of a kind of operation.
-    pub fn op(&self, op: Op) -> &Counter {
+    pub fn op(&self, op: Op) -> &BusyCounter {
         let [insert, query, update, delete, getmore, command] = &self.ops;
         match op {
             Op::Insert => insert,
@@ -305,7 +363,11 @@ impl Metrics {
     }
 
     /// The times of a class of operations.
-    pub fn latency(&self, class: Class) -> &Latencies {
+    pub fn latency(&self, class: Class) -> Latencies {
+        Latencies::sum(self.latencies(class))
+    }
+
+    fn latencies(&self, class: Class) -> &Striped<Latencies> {
         let [reads, writes, commands] = &self.latencies;
         match class {
             Class::Read => reads,
@@ -319,6 +381,12 @@ impl Metrics {
         for (counter, n) in [
             (&self.keys_examined, op_stats.keys_examined),
             (&self.documents_examined, op_stats.docs_examined),
+        ] {
+            if n > 0 {
+                counter.add(n);
+            }
+        }
+        for (counter, n) in [
             (&self.write_conflicts, op_stats.write_conflicts),
             (&self.sorts, u64::from(op_stats.has_sort_stage)),
             (&self.disk_sorts, u64::from(op_stats.used_disk)),
@@ -332,9 +400,9 @@ impl Metrics {
     }
 
     /// Counts the scan of a whole collection by a query.
-    pub fn count_scan(&self, namespace: &str, is_finite: bool) {
-        let usage = self.usage(namespace).filter(|_| !namespace.is_empty());
-        let of_collection = usage.iter().flat_map(|usage| {
+    pub fn count_scan(&self, last: &mut LastUsed, namespace: &str, is_finite: bool) {
+        let usage = (!namespace.is_empty()).then(|| last.get(namespace, |name| self.usage(name)));
+        let of_collection = usage.flatten().into_iter().flat_map(|usage| {
             let finite = is_finite.then_some(&usage.finite_scans);
             [Some(&usage.collection_scans), finite]
         });
@@ -344,12 +412,19 @@ impl Metrics {
     }
 
     /// Records an operation on a namespace.
-    pub fn record(&self, namespace: &str, op: Op, class: Class, took: Duration) {
-        self.latency(class).record(took);
+    pub fn record(
+        &self,
+        last: &mut LastUsed,
+        namespace: &str,
+        op: Op,
+        class: Class,
+        took: Duration,
+    ) {
+        self.latencies(class).own().record(took);
         if namespace.is_empty() {
             return;
         }
-        let Some(usage) = self.usage(namespace) else {
+        let Some(usage) = last.get(namespace, |name| self.usage(name)) else {
             return;
         };
         match op {
@@ -379,9 +454,15 @@ impl Metrics {
     pub fn forget(&self, namespace: &str) {
         let mut top = self.top.write();
         if namespace.ends_with('.') {
-            top.retain(|name, _| !name.starts_with(namespace));
-        } else {
-            top.remove(namespace);
+            top.retain(|name, usage| {
+                let stays = !name.starts_with(namespace);
+                if !stays {
+                    usage.is_forgotten.store(true, Relaxed);
+                }
+                stays
+            });
+        } else if let Some(usage) = top.remove(namespace) {
+            usage.is_forgotten.store(true, Relaxed);
         }
     }
 
@@ -405,11 +486,14 @@ mod tests {
     #[test]
     fn usage_is_kept_by_collection() {
         let metrics = Metrics::default();
-        let took = Duration::from_micros(7);
-        metrics.record("db.a", Op::Insert, Class::Write, took);
-        metrics.record("db.a", Op::Query, Class::Read, took);
-        metrics.record("db2.b", Op::Command, Class::Command, took);
-        metrics.record("", Op::Command, Class::Command, took);
+        let mut last = LastUsed::default();
+        let mut record = |namespace, op, class| {
+            metrics.record(&mut last, namespace, op, class, Duration::from_micros(7));
+        };
+        record("db.a", Op::Insert, Class::Write);
+        record("db.a", Op::Query, Class::Read);
+        record("db2.b", Op::Command, Class::Command);
+        record("", Op::Command, Class::Command);
         let top = metrics.top();
         assert_eq!(
             top.iter()
@@ -435,10 +519,28 @@ mod tests {
     }
 
     #[test]
+    fn a_collection_that_was_dropped_and_made_again_is_counted_anew() {
+        let metrics = Metrics::default();
+        let mut last = LastUsed::default();
+        for forgotten in ["db.a", "db."] {
+            for _ in 0..2 {
+                let took = Duration::ZERO;
+                metrics.record(&mut last, "db.a", Op::Query, Class::Read, took);
+            }
+            metrics.count_scan(&mut last, "db.a", true);
+            let (_, usage) = metrics.top().remove(0);
+            assert_eq!(usage.queries.count.get(), 2, "{forgotten}");
+            assert_eq!(usage.finite_scans.get(), 1, "{forgotten}");
+            metrics.forget(forgotten);
+        }
+    }
+
+    #[test]
     fn names_of_collections_are_bounded() {
         let metrics = Metrics::default();
         for n in 0..TOP_MAX + 10 {
-            metrics.record(&format!("db.{n}"), Op::Query, Class::Read, Duration::ZERO);
+            let (name, mut last) = (format!("db.{n}"), LastUsed::default());
+            metrics.record(&mut last, &name, Op::Query, Class::Read, Duration::ZERO);
         }
         assert_eq!(metrics.top().len(), TOP_MAX);
     }

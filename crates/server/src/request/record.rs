@@ -94,7 +94,7 @@ pub fn begin(
     is_admitted: bool,
 ) {
     let (server, connection) = (client.server, client.connection);
-    server.clients.connections.active.fetch_add(1, Relaxed);
+    server.clients.connections.begin_command();
     // A write counts its statements itself.
     if known.spec.class != Class::Write {
         let op = if is_admitted {
@@ -200,7 +200,7 @@ pub fn end(
 ) {
     let (server, connection) = (client.server, client.connection);
     let took = operation.started.elapsed();
-    server.clients.connections.active.fetch_sub(1, Relaxed);
+    server.clients.connections.end_command();
     let spec = known.spec;
     if let Some(count) = server.metrics.commands.get(known.index) {
         count.total.add(1);
@@ -248,12 +248,13 @@ pub fn end(
     } else {
         ""
     };
-    server.metrics.record(namespace, spec.op, spec.class, took);
+    let last = &mut client.state.last_used;
+    (server.metrics).record(last, namespace, spec.op, spec.class, took);
     let scans = op_stats.plan.as_ref().map(UsedPlan::is_collection_scan);
     if scans == Some(true) && spec.op == Op::Query {
         let is_tail =
             known.name() == "find" && request.body.get("tailable").is_some_and(|on| on.truthy());
-        server.metrics.count_scan(namespace, !is_tail);
+        server.metrics.count_scan(last, namespace, !is_tail);
     }
     let may_log_this = may_log && (spec.work != Work::Instant || profiles == Profiles::AsLogged);
     let described = (may_log_this || profiles == Profiles::Always)
@@ -361,12 +362,7 @@ pub fn count_failure(client: &Client<'_>, known: &Known, failure: &Error) {
 
 /// Ends an operation that has waited and does not continue.
 pub fn abandon(client: &Client<'_>) {
-    client
-        .server
-        .clients
-        .connections
-        .active
-        .fetch_sub(1, Relaxed);
+    client.server.clients.connections.end_command();
     let mut running = client.connection.running.lock();
     running.active = false;
     running.forget_long_command();

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frond_kv::MemoryBudget;
+use frond_kv::{MemoryBudget, Striped};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle};
 
@@ -181,6 +181,12 @@ pub(crate) struct PageCache {
     /// The current capacity of the first tier in bytes.
     bytes: AtomicU64,
     insertions: AtomicU64,
+    counts: Striped<Counts>,
+}
+
+/// Uses of the cache. Every look-up of every thread counts here.
+#[derive(Default)]
+struct Counts {
     hits: AtomicU64,
     misses: AtomicU64,
     block_hits: AtomicU64,
@@ -208,19 +214,17 @@ impl PageCache {
             is_timed,
             bytes: AtomicU64::new(bytes),
             insertions: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            block_hits: AtomicU64::new(0),
-            block_misses: AtomicU64::new(0),
+            counts: Striped::default(),
         }
     }
 
     fn get(&self, run: u64, page: u32) -> Option<Cached> {
         let found = self.cache.get(&Key { run, page });
+        let counts = self.counts.own();
         let counter = if found.is_some() {
-            &self.hits
+            &counts.hits
         } else {
-            &self.misses
+            &counts.misses
         };
         counter.fetch_add(1, Ordering::Relaxed);
         found
@@ -334,10 +338,11 @@ impl PageCache {
     }
 
     fn count_block(&self, is_here: bool) {
+        let counts = self.counts.own();
         let counter = if is_here {
-            &self.block_hits
+            &counts.block_hits
         } else {
-            &self.block_misses
+            &counts.block_misses
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -531,16 +536,19 @@ impl PageCache {
 
     /// Bytes held, hits and misses.
     pub(crate) fn stats(&self) -> CacheStats {
-        let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sum = |of: fn(&Counts) -> &AtomicU64| {
+            let each = self.counts.iter();
+            each.map(|counts| of(counts).load(Ordering::Relaxed)).sum()
+        };
         let block_bytes = self.blocks.bytes();
         CacheStats {
             bytes: self.cache.weight() + block_bytes + self.budget.pinned(),
             block_bytes,
             block_bytes_max: self.balance.for_blocks(self.budget.cache()),
-            hits: counter(&self.hits),
-            misses: counter(&self.misses),
-            block_hits: counter(&self.block_hits),
-            block_misses: counter(&self.block_misses),
+            hits: sum(|counts| &counts.hits),
+            misses: sum(|counts| &counts.misses),
+            block_hits: sum(|counts| &counts.block_hits),
+            block_misses: sum(|counts| &counts.block_misses),
         }
     }
 }

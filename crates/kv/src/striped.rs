@@ -1,0 +1,71 @@
+//! Figures that many threads write to at the same time.
+//!
+//! A counter that all threads share costs each of them a miss of the processor's cache, because the cache line of the counter moves
+//! from core to core. With one copy for each thread, or for a few of them, each adds to a line of its own, and whoever reads the
+//! figure adds the copies up. This is the way of Java's `LongAdder`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads beyond this number share copies.
+const STRIPES: usize = 16;
+
+thread_local! {
+    static STRIPE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
+    };
+}
+
+/// Several copies of `T`, one for each group of threads.
+#[derive(Debug, Default)]
+pub struct Striped<T>([CacheLine<T>; STRIPES]);
+
+/// Does not share its cache line with others.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct CacheLine<T>(T);
+
+impl<T> Striped<T> {
+    /// The copy of this thread. Other threads may write to it, too.
+    pub fn own(&self) -> &T {
+        let stripe = STRIPE.with(|stripe| *stripe);
+        &self.0[stripe].0
+    }
+
+    /// All copies.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|line| &line.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn what_all_threads_add_is_the_sum_of_the_copies() {
+        let count = Striped::<AtomicU64>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * STRIPES + 1 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        count.own().fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let sum: u64 = count.iter().map(|part| part.load(Ordering::Relaxed)).sum();
+        assert_eq!(sum, (2 * STRIPES as u64 + 1) * 1_000);
+    }
+
+    #[test]
+    fn copies_lie_in_different_cache_lines() {
+        let count = Striped::<AtomicU64>::default();
+        let lines: Vec<usize> = (count.iter())
+            .map(|part| std::ptr::from_ref(part).addr() / 64)
+            .collect();
+        assert!(lines.is_sorted_by(|a, b| a < b), "{lines:?}");
+    }
+}
