@@ -1,8 +1,8 @@
 //! Figures that many threads write to at the same time.
 //!
 //! A counter that all threads share costs each of them a miss of the processor's cache, because the cache line of the counter moves
-//! from core to core. With one copy for each thread, or for a few of them, each adds to a line of its own, and whoever reads the
-//! figure adds the copies up. This is the way of Java's `LongAdder`.
+//! from core to core. Here each thread, or each few of them, add to a copy in a cache line of its own, and a reader adds the copies up,
+//! as Java's `LongAdder` does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,7 +20,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub struct Striped<T>([CacheLine<T>; STRIPES]);
 
-/// Does not share its cache line with others.
+/// A value that shares its cache line with no other.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct CacheLine<T>(T);
@@ -32,7 +32,7 @@ impl<T> Striped<T> {
         &self.0[stripe].0
     }
 
-    /// All copies.
+    /// The copies of all threads.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|line| &line.0)
     }

@@ -26,7 +26,7 @@ impl Counter {
     }
 }
 
-/// A counter that nearly every command adds to, so that threads have copies of it.
+/// A counter to which nearly every command adds. Threads have copies of it.
 #[derive(Debug, Default)]
 pub struct BusyCounter(Striped<AtomicU64>);
 
@@ -37,8 +37,8 @@ impl BusyCounter {
 
     /// The count, as a BSON long.
     pub fn get(&self) -> i64 {
-        let sum = self.0.iter().map(|part| part.load(Relaxed)).sum();
-        i64::try_from::<u64>(sum).unwrap_or(i64::MAX)
+        let sum: u64 = self.0.iter().map(|part| part.load(Relaxed)).sum();
+        i64::try_from(sum).unwrap_or(i64::MAX)
     }
 }
 
@@ -187,8 +187,8 @@ pub struct Usage {
     is_forgotten: AtomicBool,
 }
 
-/// The use of the collection that a connection used last. The next command on that collection then needs neither the lock of `top`
-/// nor a reference of its own, which all threads would write to.
+/// The usage of the last collection of a connection. The next command on that collection then needs neither the lock of `top` nor a
+/// new reference to the usage: all threads would write to both.
 #[derive(Debug, Default)]
 pub struct LastUsed {
     namespace: String,
@@ -196,7 +196,7 @@ pub struct LastUsed {
 }
 
 impl LastUsed {
-    /// The use of a collection, looked up by `find` if it is another one.
+    /// The usage of a collection, which `find` looks up if it is not the last one.
     fn get(
         &mut self,
         namespace: &str,

@@ -151,11 +151,7 @@ fn asserts(server: &Server) -> DocBuf {
 
 fn connections(server: &Server) -> DocBuf {
     let current = server.clients.connections.len();
-    let active = server
-        .clients
-        .connections
-        .active
-        .load(std::sync::atomic::Ordering::Relaxed);
+    let active = server.clients.connections.active();
     let connections = server.clients.connections.list();
     let waits = |one: &&std::sync::Arc<crate::connection::Connection>| {
         one.running.lock().waits_for == Some(TOPOLOGY_WAIT)
