@@ -18,46 +18,10 @@ use crate::addresses::Addresses;
 use crate::last_error::LastError;
 use crate::logins::Progress;
 use crate::observability::metrics::LastUsed;
+pub use crate::peer::Peer;
 use crate::sessions::SessionId;
+use crate::shown_command::{COMMAND_BYTES_SHOWN, short_command, without_secrets};
 use frond_runtime::Owner;
-
-/// The other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Peer {
-    Tcp(std::net::SocketAddr),
-    /// A client of the Unix socket.
-    Unix,
-}
-
-impl Peer {
-    /// True if the client is on this machine.
-    pub fn is_local(&self) -> bool {
-        match self {
-            Peer::Unix => true,
-            Peer::Tcp(address) => match address.ip() {
-                IpAddr::V4(ip) => ip.is_loopback(),
-                IpAddr::V6(ip) => {
-                    ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
-                }
-            },
-        }
-    }
-}
-
-impl std::fmt::Display for Peer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Peer::Tcp(address) => address.fmt(f),
-            Peer::Unix => f.write_str("anonymous unix socket"),
-        }
-    }
-}
-
-/// Replaces a secret in shown commands, as in mongod.
-pub const REDACTED: &str = "xxx";
-
-/// Bytes of a command in the log, and in a `currentOp` that truncates.
-pub const COMMAND_BYTES_SHOWN: usize = 1024;
 
 /// Bytes of a command that are kept while it runs or its cursor is open, for a `$currentOp` that does not
 /// truncate.
@@ -113,37 +77,6 @@ impl Running {
             self.command = Vec::new();
         }
     }
-}
-
-/// A command with `"xxx"` in place of the values of some fields.
-pub fn without_secrets(body: &Doc, secrets: &[&str]) -> DocBuf {
-    let mut shown = DocBuf::new();
-    for (name, value) in body.iter() {
-        if secrets.contains(&name) {
-            shown.push(name, REDACTED)
-        } else {
-            shown.push(name, value)
-        }
-    }
-    shown
-}
-
-/// A command, reduced to its short fields if it is long.
-pub fn short_command(body: &Doc) -> DocBuf {
-    if body.len_bytes() <= COMMAND_BYTES_SHOWN {
-        return body.to_owned();
-    }
-    let mut short = DocBuf::new();
-    let mut room = COMMAND_BYTES_SHOWN;
-    for (name, value) in body.iter() {
-        let bytes = name.len() + 2 + value.len_bytes();
-        if bytes <= room.min(256) {
-            short.push(name, value);
-            room -= bytes;
-        }
-    }
-    short.push("$truncated", true);
-    short
 }
 
 /// The part of a connection that other connections can see.

@@ -119,7 +119,7 @@ pub fn of_command(db: &str, body: &Doc, hidden: &[&str]) -> DocBuf {
     let mut args = DocBuf::new();
     for (name, value) in body.iter() {
         if hidden.contains(&name) {
-            args.push(name, crate::connection::REDACTED);
+            args.push(name, crate::shown_command::REDACTED);
         } else if !SHARED.contains(&name) {
             args.push(name, value);
         }
@@ -191,7 +191,7 @@ fn without_credentials(document: &Doc) -> DocBuf {
             .split('.')
             .any(|part| matches!(part, "credentials" | "pwd"));
         match value {
-            _ if is_secret => out.push(name, crate::connection::REDACTED),
+            _ if is_secret => out.push(name, crate::shown_command::REDACTED),
             Value::Document(inner) => out.push(name, &without_credentials(inner)),
             Value::Array(inner) => {
                 let mut list = ArrayBuf::new();

@@ -8,7 +8,8 @@ use frond_error::Error;
 use frond_store::{OpStats, UsedPlan, WaitFor};
 
 use crate::access::User;
-use crate::connection::{Peer, short_command};
+use crate::peer::Peer;
+use crate::shown_command::short_command;
 use frond_runtime::AdmissionClass;
 
 /// Times that an operation has waited, by what it waited for.

@@ -18,8 +18,9 @@ use crate::authorization::Caller;
 use crate::client::Client;
 use crate::commands::crud::backup_stream::is_backup_stream;
 use crate::commands::requires_login;
-use crate::connection::{Connection, short_command, without_secrets};
+use crate::connection::Connection;
 use crate::outcome::Outcome;
+use crate::shown_command::{short_command, without_secrets};
 use crate::state::Server;
 
 /// The most bytes of a command in an event about its permission, and about its refusal: clients without a login can cause those.
@@ -373,7 +374,7 @@ fn of_check(known: &Known, request: &Request<'_>, bytes_max: usize) -> DocBuf {
     };
     for (name, documents) in &request.sequences {
         if hidden.contains(name) {
-            args.push(name, crate::connection::REDACTED);
+            args.push(name, crate::shown_command::REDACTED);
             continue;
         }
         let mut room = bytes_max.saturating_sub(args.len_bytes());

@@ -10,8 +10,8 @@ use crate::authentication::current_user;
 use crate::authorization::{Caller, Needs, Requested};
 use crate::client::Client;
 use crate::commands::requires_login;
-use crate::connection::{short_command, without_secrets};
 use crate::observability::log::Component;
+use crate::shown_command::{short_command, without_secrets};
 
 /// The caller of a command, with the user as of the last check.
 pub fn caller(client: &Client<'_>) -> Caller {

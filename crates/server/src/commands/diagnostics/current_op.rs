@@ -11,12 +11,13 @@ use frond_query::matcher::Filter;
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Caller, Needs, Requested, UserName};
 use crate::commands::spec::{Command, Spec};
-use crate::connection::{Connection, Peer, short_command};
+use crate::connection::{Connection, Peer};
 use crate::context::Context;
 use crate::fail_points::SwitchName;
 use crate::host::clock::now_ms;
 use crate::observability::log;
 use crate::sessions::Open;
+use crate::shown_command::short_command;
 use crate::state::Server;
 use crate::transactions::read_concern;
 

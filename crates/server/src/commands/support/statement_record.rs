@@ -6,12 +6,12 @@ use frond_bson::Doc;
 use frond_error::Result;
 use frond_store::watch_part;
 
-use crate::connection::without_secrets;
 use crate::context::Context;
 use crate::host::clock::now_ms;
 use crate::host::cpu;
 use crate::observability::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
+use crate::shown_command::{short_command, without_secrets};
 use frond_runtime::AdmissionClass;
 
 /// The longest statement that is recorded whole.
@@ -85,7 +85,7 @@ pub fn profiled<T: Outcome>(
         }
         0..=STATEMENT_BYTES_MAX => statement,
         _ => {
-            short = crate::connection::short_command(statement);
+            short = short_command(statement);
             &*short
         }
     };
