@@ -92,7 +92,7 @@ impl TreeOptions {
     }
 }
 
-/// Gives out stamps, the first parts of keys that commits make ([`crate::WriteSet::put_stamped`]).
+/// Gives out stamps, the first parts of keys that commits make ([`crate::Operations::put_stamped`]).
 pub trait Stamps: Send + Sync {
     /// Takes `count` consecutive stamps and returns the first one, or `None` if fewer are reserved. Called under the
     /// commit lock: it must be cheap, and must not call the store. No stamp may be given out twice, not even after a
