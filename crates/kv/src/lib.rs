@@ -16,7 +16,6 @@ mod merge;
 pub mod operation;
 mod operations;
 mod options;
-mod striped;
 mod tree_id;
 mod tree_stats;
 mod write_set;
@@ -35,7 +34,6 @@ pub use operations::{Guard, Operations, key_hash, range_delete_bytes};
 pub use options::{
     Compression, KEY_BYTES_MAX, Stamps, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
 };
-pub use striped::Striped;
 pub use tree_id::TreeId;
 pub use tree_stats::TreeStats;
 pub use write_set::WriteSet;

@@ -23,15 +23,18 @@ use std::time::Duration;
 
 use frond_auth::UserName;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
+use frond_striped::{STRIPES, stripe};
 
 use crate::pool::{Pool, groups_for};
 
+mod permits;
 mod yielding;
 
+use permits::{Claim, Permits};
 use yielding::{RETURNING_MAX, YIELDED_MAX};
 
 /// The most commands that wait on their threads for memory, without a ticket.
@@ -141,8 +144,8 @@ pub struct UserTickets {
 
 /// The tickets of a class that one user may hold.
 struct UserClass {
-    usual: Semaphore,
-    long: Semaphore,
+    usual: Permits,
+    long: Permits,
 }
 
 impl UserTickets {
@@ -150,8 +153,8 @@ impl UserTickets {
         UserTickets {
             name: name.clone(),
             classes: AdmissionClass::ALL.map(|class| UserClass {
-                usual: Semaphore::new(AdmissionClass::of_one_user(class.tickets())),
-                long: Semaphore::new(AdmissionClass::of_one_user(class.long_tickets())),
+                usual: Permits::new(AdmissionClass::of_one_user(class.tickets())),
+                long: Permits::new(AdmissionClass::of_one_user(class.long_tickets())),
             }),
         }
     }
@@ -172,30 +175,21 @@ impl UserTickets {
     }
 }
 
-/// The user of a command, if there are logins.
-pub type Owner = Option<Arc<UserTickets>>;
-
-/// Takes a ticket for good, if there is one.
-fn try_take(tickets: &Semaphore) -> bool {
-    match tickets.try_acquire() {
-        Ok(permit) => {
-            permit.forget();
-            true
-        }
-        Err(_) => false,
-    }
-}
+/// The user of a command, if there are logins. The outer reference is that of one connection: the commands of a user's connections
+/// would all write to one reference count.
+pub type Owner = Option<Arc<Arc<UserTickets>>>;
 
 /// The tickets of a class.
 struct Tickets {
     class: AdmissionClass,
-    usual: Semaphore,
-    long: Semaphore,
+    usual: Permits,
+    long: Permits,
     slots: [Slot; SLOTS],
     waiting: AtomicUsize,
 }
 
-/// A slot for a ticket that is held.
+/// A slot for a ticket that is held, in a cache line of its own.
+#[repr(align(64))]
 struct Slot {
     state: AtomicU8,
     owner: Mutex<Owner>,
@@ -220,8 +214,8 @@ impl Tickets {
     fn new(class: AdmissionClass) -> Tickets {
         Tickets {
             class,
-            usual: Semaphore::new(class.tickets()),
-            long: Semaphore::new(class.long_tickets()),
+            usual: Permits::new(class.tickets()),
+            long: Permits::new(class.long_tickets()),
             slots: std::array::from_fn(|_| Slot::free()),
             waiting: AtomicUsize::new(0),
         }
@@ -229,7 +223,10 @@ impl Tickets {
 
     /// The slot of a ticket that was just taken. None if there is none free: then it is not given back before its end.
     fn slot(&self) -> Option<usize> {
-        self.slots.iter().position(|slot| {
+        // Each thread begins elsewhere, so that it usually finds the slot of its last command, which no other thread writes to.
+        let first = stripe() * (SLOTS / STRIPES);
+        (first..SLOTS).chain(0..first).find(|at| {
+            let slot = &self.slots[*at];
             slot.state.load(Ordering::Relaxed) == slot::FREE && slot.changes(slot::FREE, slot::NEW)
         })
     }
@@ -246,11 +243,11 @@ impl Tickets {
         }
     }
 
-    fn release(&self, owner: Owner, of_user: fn(&UserClass) -> &Semaphore, tickets: &Semaphore) {
+    fn release(&self, owner: Owner, of_user: fn(&UserClass) -> &Permits, tickets: &Permits) {
         if let Some(owner) = owner {
-            of_user(owner.class(self.class)).add_permits(1);
+            of_user(owner.class(self.class)).give_back();
         }
-        tickets.add_permits(1);
+        tickets.give_back();
     }
 
     /// Moves the tickets of long commands.
@@ -264,18 +261,18 @@ impl Tickets {
             // Its command cannot give it back meanwhile.
             let owner = slot.owner.lock();
             let of_user = owner.as_ref().map(|owner| owner.class(self.class));
-            if !of_user.is_none_or(|class| try_take(&class.long)) {
+            if !of_user.is_none_or(|class| class.long.try_take()) {
                 continue;
             }
-            let is_taken = try_take(&self.long);
+            let is_taken = self.long.try_take();
             if is_taken && slot.changes(slot::SEEN, slot::LONG) {
-                of_user.inspect(|class| class.usual.add_permits(1));
-                self.usual.add_permits(1);
+                of_user.inspect(|class| class.usual.give_back());
+                self.usual.give_back();
                 continue;
             }
-            of_user.inspect(|class| class.long.add_permits(1));
+            of_user.inspect(|class| class.long.give_back());
             if is_taken {
-                self.long.add_permits(1);
+                self.long.give_back();
             }
         }
     }
@@ -287,7 +284,7 @@ pub struct Waiting<'a>(&'a AtomicUsize);
 impl Waiting<'_> {
     /// Counts one more, until it is dropped.
     pub fn begin(count: &AtomicUsize) -> Waiting<'_> {
-        count.fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(1, Ordering::SeqCst);
         Waiting(count)
     }
 }
@@ -327,6 +324,19 @@ impl AdmissionClasses {
             AdmissionClass::Transaction => transaction,
             AdmissionClass::Lookup => lookup,
         }
+    }
+
+    /// Waits for a ticket of a class and of its user.
+    async fn wait_for_ticket(&self, class: AdmissionClass, owner: &Owner) {
+        let tickets = self.tickets(class);
+        let _waiting = Waiting::begin(&tickets.waiting);
+        self.wanted.notify_one();
+        let of_user = match owner {
+            Some(owner) => Some(owner.class(class).usual.take().await),
+            None => None,
+        };
+        tickets.usual.take().await.keep();
+        of_user.into_iter().for_each(Claim::keep);
     }
 
     /// Frees the tickets of long commands while others wait for tickets.
@@ -403,7 +413,7 @@ impl Sharing {
         if tickets.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let has_none = |usual: &Semaphore| usual.available_permits() == 0;
+        let has_none = |usual: &Permits| usual.free() == 0;
         let slot = held.slot.and_then(|at| tickets.slots.get(at));
         let of_user = slot.is_some_and(|slot| {
             let owner = slot.owner.lock();
@@ -482,7 +492,7 @@ impl Executor {
 
     /// Free tickets of a class.
     pub fn available(&self, class: AdmissionClass) -> usize {
-        self.classes.tickets(class).usual.available_permits()
+        self.classes.tickets(class).usual.free()
     }
 
     /// The tickets of a user.
@@ -517,29 +527,20 @@ impl Executor {
     /// A ticket for a command of `owner`, if there is one.
     pub fn try_ticket(&self, class: AdmissionClass, owner: &Owner) -> Option<Ticket<'_>> {
         let of_user = owner.as_ref().map(|owner| &owner.class(class).usual);
-        if !of_user.is_none_or(try_take) {
+        if !of_user.is_none_or(Permits::try_take) {
             return None;
         }
-        if !try_take(&self.classes.tickets(class).usual) {
-            of_user.inspect(|tickets| tickets.add_permits(1));
+        if !self.classes.tickets(class).usual.try_take() {
+            of_user.inspect(|tickets| tickets.give_back());
             return None;
         }
         Some(self.taken(class, owner.clone()))
     }
 
     /// Waits for a ticket for a command of `owner`. Waiting commands get tickets in their order.
-    pub async fn ticket(&self, class: AdmissionClass, owner: &Owner) -> Option<Ticket<'_>> {
-        let tickets = self.classes.tickets(class);
-        let _waiting = Waiting::begin(&tickets.waiting);
-        self.classes.wanted.notify_one();
-        // They are never closed, so there is one.
-        let of_user = match owner {
-            Some(owner) => Some(owner.class(class).usual.acquire().await.ok()?),
-            None => None,
-        };
-        tickets.usual.acquire().await.ok()?.forget();
-        of_user.into_iter().for_each(SemaphorePermit::forget);
-        Some(self.taken(class, owner.clone()))
+    pub async fn ticket(&self, class: AdmissionClass, owner: &Owner) -> Ticket<'_> {
+        self.classes.wait_for_ticket(class, owner).await;
+        self.taken(class, owner.clone())
     }
 
     /// Gives a ticket back whose command goes on without it.
@@ -599,11 +600,10 @@ mod tests {
         assert_eq!(held.len(), AdmissionClass::Write.tickets());
         assert_eq!(executor.available(AdmissionClass::Write), 0);
         assert!(executor.try_ticket(AdmissionClass::Read, &None).is_some());
-        let (next, ()) = tokio::join!(executor.ticket(AdmissionClass::Write, &None), async {
+        tokio::join!(executor.ticket(AdmissionClass::Write, &None), async {
             tokio::task::yield_now().await;
             drop(held);
         });
-        assert!(next.is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -612,7 +612,7 @@ mod tests {
         let all = AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets();
         let mut held = Vec::new();
         for _ in 0..all {
-            held.push(executor.ticket(AdmissionClass::Read, &None).await.unwrap());
+            held.push(executor.ticket(AdmissionClass::Read, &None).await);
         }
         let more = tokio::time::timeout(
             4 * DEMOTE_INTERVAL,
@@ -622,43 +622,35 @@ mod tests {
         assert!(executor.try_ticket(AdmissionClass::Write, &None).is_some());
         // One that is given back early is not given back twice.
         executor.give_back(held[0].held());
-        let extra = executor.ticket(AdmissionClass::Read, &None).await.unwrap();
+        let extra = executor.ticket(AdmissionClass::Read, &None).await;
         drop((held, extra));
         let tickets = executor.classes.tickets(AdmissionClass::Read);
         assert_eq!(
             executor.available(AdmissionClass::Read),
             AdmissionClass::Read.tickets()
         );
-        assert_eq!(
-            tickets.long.available_permits(),
-            AdmissionClass::Read.long_tickets()
-        );
+        assert_eq!(tickets.long.free(), AdmissionClass::Read.long_tickets());
         assert_eq!(tickets.waiting.load(Ordering::Relaxed), 0);
     }
     #[tokio::test(start_paused = true)]
     async fn one_user_leaves_tickets_for_others() {
         let executor = Executor::new(0).unwrap();
-        let name = |name: &str| UserName {
-            name: name.to_owned(),
-            db: "admin".to_owned(),
+        let user = |name: &str| {
+            let name = UserName {
+                name: name.to_owned(),
+                db: "admin".to_owned(),
+            };
+            executor.user(&name)
         };
-        let greedy = Some(executor.user(&name("greedy")));
-        assert!(Arc::ptr_eq(
-            &executor.user(&name("greedy")),
-            greedy.as_ref().unwrap()
-        ));
+        let greedy = Some(Arc::new(user("greedy")));
+        assert!(Arc::ptr_eq(&user("greedy"), greedy.as_ref().unwrap()));
         // First all usual ones, then all that become those of long commands.
         let mut held = Vec::new();
         let limit = AdmissionClass::of_one_user(
             AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets(),
         );
         for _ in 0..limit {
-            held.push(
-                executor
-                    .ticket(AdmissionClass::Read, &greedy)
-                    .await
-                    .unwrap(),
-            );
+            held.push(executor.ticket(AdmissionClass::Read, &greedy).await);
         }
         let more = tokio::time::timeout(
             8 * DEMOTE_INTERVAL,
@@ -666,7 +658,7 @@ mod tests {
         );
         assert!(more.await.is_err(), "their number is bounded");
         assert!(executor.try_ticket(AdmissionClass::Read, &greedy).is_none());
-        let other = Some(executor.user(&name("other")));
+        let other = Some(Arc::new(user("other")));
         let others: Vec<_> =
             std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Read, &other)).collect();
         assert_eq!(others.len(), AdmissionClass::Read.tickets() / 5);
@@ -676,10 +668,7 @@ mod tests {
             AdmissionClass::Read.tickets()
         );
         let class = greedy.as_ref().unwrap().class(AdmissionClass::Read);
-        let free = (
-            class.usual.available_permits(),
-            class.long.available_permits(),
-        );
+        let free = (class.usual.free(), class.long.free());
         let usual = AdmissionClass::of_one_user(AdmissionClass::Read.tickets());
         assert_eq!(
             free,
@@ -689,7 +678,7 @@ mod tests {
             )
         );
         drop((greedy, other));
-        executor.user(&name("third"));
+        user("third");
         assert_eq!(executor.users.lock().len(), 1);
     }
 
@@ -700,7 +689,7 @@ mod tests {
         let all = AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets();
         let mut held = Vec::new();
         for _ in 0..all {
-            held.push(executor.ticket(AdmissionClass::Read, &None).await.unwrap());
+            held.push(executor.ticket(AdmissionClass::Read, &None).await);
         }
         // As long as no command waits, nothing is given back.
         set_held(Some(held[0].held()));
@@ -714,7 +703,7 @@ mod tests {
                 // A second look gives nothing back.
                 sharing.share();
             });
-            held.push(next.unwrap());
+            held.push(next);
         }
         // Their number is bounded.
         set_held(Some(held[FUNCTIONS_MAX].held()));
@@ -735,10 +724,7 @@ mod tests {
             AdmissionClass::Read.tickets()
         );
         let classes = &executor.classes;
-        let long = classes
-            .tickets(AdmissionClass::Read)
-            .long
-            .available_permits();
+        let long = classes.tickets(AdmissionClass::Read).long.free();
         assert_eq!(long, AdmissionClass::Read.long_tickets());
         assert_eq!(classes.functions.available_permits(), FUNCTIONS_MAX);
     }

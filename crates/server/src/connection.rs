@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf};
-use frond_store::{OpStats, Progress as WorkProgress, ShownPlan, Striped, Waits};
+use frond_store::{OpStats, Progress as WorkProgress, ShownPlan, Waits};
+use frond_striped::{STRIPES, Striped, stripe};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -184,7 +185,8 @@ pub struct Connections {
     active: Striped<AtomicI64>,
     /// Connections by the address of their client.
     pub addresses: Addresses,
-    next_operation: AtomicI64,
+    /// The number of operations of each copy.
+    operations: Striped<AtomicI64>,
 }
 
 impl Connections {
@@ -259,9 +261,10 @@ impl Connections {
         all
     }
 
-    /// A new number for an operation.
+    /// A new number for an operation. Numbers ascend among the operations of a thread only: all threads would write to one counter.
     pub fn operation_id(&self) -> i64 {
-        self.next_operation.fetch_add(1, Ordering::Relaxed) + 1
+        let before = self.operations.own().fetch_add(1, Ordering::Relaxed);
+        before * STRIPES as i64 + stripe() as i64 + 1
     }
 
     /// The user for whom an operation runs, `None` inside for an anonymous client; `None` if there is no such operation.
@@ -350,6 +353,23 @@ mod tests {
             all.open(Peer::Unix, 2, Arc::default()).unwrap().name,
             "conn3"
         );
+    }
+
+    #[test]
+    fn operations_of_all_threads_have_different_numbers() {
+        let all = Connections::default();
+        let numbers = || (0..100).map(|_| all.operation_id()).collect::<Vec<_>>();
+        let mut found = numbers();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2 * STRIPES).map(|_| scope.spawn(numbers)).collect();
+            for thread in threads {
+                found.extend(thread.join().unwrap());
+            }
+        });
+        let count = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!((found.len(), found[0] > 0), (count, true));
     }
 
     #[test]

@@ -32,7 +32,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use frond_kv::ApplyListener;
 use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
@@ -163,10 +163,10 @@ pub(crate) struct Counters {
 
 impl Engine {
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let mut version = self.version.load_full();
+        let mut version = self.version.load();
         loop {
             let sequence = self.publisher.for_snapshot();
-            let again = self.version.load_full();
+            let again = self.version.load();
             // If the version is the same before and after the number was read, all commits up to the number are in
             // the version's memtables, and none of its trees holds a later commit.
             if version.trees.dropped_at > sequence {
@@ -174,11 +174,9 @@ impl Engine {
                 // visible. Created trees need no wait: they have the number of their commit.
                 self.publisher.wait(version.trees.dropped_at);
             } else if Arc::ptr_eq(&version, &again) {
-                let operator = self.options.merge.clone();
                 return Snapshot {
-                    version,
+                    version: Guard::into_inner(version),
                     sequence,
-                    operator,
                     detached: None,
                     own: None,
                 };

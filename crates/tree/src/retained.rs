@@ -162,6 +162,7 @@ impl Engine {
                 sealed: kept.collect(),
                 trees: Arc::new(trees),
                 damage: version.damage.clone(),
+                operator: version.operator.clone(),
             }),
             detached: Some(detached),
             ..snapshot.clone()

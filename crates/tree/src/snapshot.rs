@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::readers::side_by_side;
 use crate::run::Run;
 use crate::version::{Tree, Version};
-use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
+use crate::{Error, Kind, Result, TreeId, filter};
 
 /// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks
 /// no writer. While it lives, the data that it sees is kept in memory or on disk.
@@ -19,7 +19,6 @@ use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
 pub struct Snapshot {
     pub(crate) version: Arc<Version>,
     pub(crate) sequence: u64,
-    pub(crate) operator: Arc<dyn MergeOperator>,
     /// The data on disk that was written for it alone.
     pub(crate) detached: Option<Arc<Detached>>,
     /// The writes of the snapshot's own transaction.
@@ -68,10 +67,11 @@ impl Deref for ValueRef {
 
 /// The messages of one key, from the newest to the oldest.
 struct Lookup<'a> {
+    snapshot: &'a Snapshot,
+    tree: TreeId,
     key: &'a [u8],
-    resolver: Resolver,
     /// Begun by the first update message.
-    fold: Option<Fold>,
+    fold: Option<(Resolver, Fold)>,
     /// Set by the first put or delete.
     found: Option<Option<Held>>,
 }
@@ -83,16 +83,18 @@ impl Lookup<'_> {
             (None, Kind::Put) => self.found = Some(Some(hold())),
             (None, Kind::Delete) => self.found = Some(None),
             (fold, kind) => {
-                let fold = fold.get_or_insert_default();
-                return fold.add(&self.resolver, self.key, kind, value);
+                // Not before: most keys need no merge operator, and all threads would write to its reference count.
+                let begin = || (self.snapshot.resolver(self.tree), Fold::default());
+                let (resolver, fold) = fold.get_or_insert_with(begin);
+                return fold.add(resolver, self.key, kind, value);
             }
         }
         true
     }
 
     fn finish(self) -> Result<Option<ValueRef>> {
-        if let Some(fold) = self.fold {
-            return Ok(match fold.finish_at_bottom(&self.resolver, self.key)? {
+        if let Some((resolver, fold)) = self.fold {
+            return Ok(match fold.finish_at_bottom(&resolver, self.key)? {
                 (Kind::Put, value) => Some(ValueRef(Held::Bytes(value))),
                 _ => None,
             });
@@ -121,29 +123,33 @@ impl Snapshot {
 
     /// Whether a key is there without the messages in memtables.
     pub(crate) fn tree_has(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        let root = &self.tree(tree)?.root;
-        let mut lookup = Lookup {
-            key,
-            resolver: self.resolver(tree),
-            fold: None,
-            found: None,
-        };
-        let note = |error: &Error| self.version.damage.record(Some(tree), error);
-        let searched = search(root, key, false, &mut lookup, note);
-        let found = searched.and_then(|()| lookup.finish()).inspect_err(note)?;
+        let found = self.look_up_in(std::iter::empty(), tree, key, false)?;
         Ok(found.is_some())
     }
 
     fn look_up(&self, tree: TreeId, key: &[u8], is_expected: bool) -> Result<Option<ValueRef>> {
+        self.look_up_in(self.memtables(), tree, key, is_expected)
+    }
+
+    /// The value of a key in these memtables and in the tree.
+    fn look_up_in<'a>(
+        &'a self,
+        memtables: impl Iterator<Item = (&'a Arc<Memtable>, u64)>,
+        tree: TreeId,
+        key: &[u8],
+        is_expected: bool,
+    ) -> Result<Option<ValueRef>> {
         let root = &self.tree(tree)?.root;
         let mut lookup = Lookup {
+            snapshot: self,
+            tree,
             key,
-            resolver: self.resolver(tree),
             fold: None,
             found: None,
         };
+        let note = |error: &Error| self.version.damage.record(Some(tree), error);
         let mut done = false;
-        for (memtable, sequence) in self.memtables() {
+        for (memtable, sequence) in memtables {
             for_versions(memtable, tree, key, sequence, |kind, value, pin| {
                 done = lookup.take(kind, value, || match value.len() {
                     ..=COPIED_BYTES_MAX => Held::Bytes(value.to_vec()),
@@ -152,12 +158,9 @@ impl Snapshot {
                 !done
             });
             if done {
-                let note = |error: &Error| self.version.damage.record(Some(tree), error);
                 return lookup.finish().inspect_err(note);
             }
         }
-        let damage = &self.version.damage;
-        let note = |error: &Error| damage.record(Some(tree), error);
         let searched = search(root, key, is_expected, &mut lookup, note);
         searched.and_then(|()| lookup.finish()).inspect_err(note)
     }
@@ -231,7 +234,7 @@ impl Snapshot {
     pub(crate) fn resolver(&self, tree: TreeId) -> Resolver {
         Resolver {
             tree,
-            operator: self.operator.clone(),
+            operator: self.version.operator.clone(),
             settles: false,
         }
     }

@@ -160,6 +160,7 @@ impl Store {
             sealed: Vec::new(),
             trees: opened.trees,
             damage: runs.damage.clone(),
+            operator: options.merge.clone(),
         };
         let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
         disk_space.begin();

@@ -11,7 +11,7 @@ use crate::lost_page::LostPage;
 use crate::memtable::Memtable;
 use crate::metadata::StoredTwice;
 use crate::node::{BufferRun, Subtree};
-use crate::{Error, Result, TreeId, TreeOptions};
+use crate::{Error, MergeOperator, Result, TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.
 pub(crate) const PAGE_BITS: u32 = 8;
@@ -326,6 +326,8 @@ pub(crate) struct Version {
     pub(crate) trees: Arc<Trees>,
     /// Where readers record the damaged blocks that they meet.
     pub(crate) damage: Arc<DamageRegistry>,
+    /// Kept here so that a snapshot has it with the reference to the version that it needs anyway.
+    pub(crate) operator: Arc<dyn MergeOperator>,
 }
 
 impl Version {

@@ -12,9 +12,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-
-use super::{AdmissionClass, AdmissionClasses, HELD, Owner, Sharing, Waiting, slot};
+use super::permits::Permits;
+use super::{AdmissionClass, AdmissionClasses, HELD, Owner, Sharing, slot};
 
 /// Reads that may wait on their threads to go on.
 pub(super) const YIELDED_MAX: usize = 128;
@@ -50,8 +49,8 @@ fn block_on<T, E>(
     }
 }
 
-fn is_free(tickets: &Semaphore) -> bool {
-    tickets.available_permits() > 0
+fn is_free(tickets: &Permits) -> bool {
+    tickets.free() > 0
 }
 
 impl Sharing {
@@ -104,19 +103,8 @@ impl Sharing {
 impl AdmissionClasses {
     /// Takes a ticket for a read that has given its own back.
     async fn take_again(&self, class: AdmissionClass, owner: &Owner) {
-        let tickets = self.tickets(class);
         let _returning = self.returning.acquire().await;
-        let _waiting = Waiting::begin(&tickets.waiting);
-        self.wanted.notify_one();
-        // They are never closed.
-        let of_user = match owner {
-            Some(owner) => owner.class(class).usual.acquire().await.ok(),
-            None => None,
-        };
-        if let Ok(permit) = tickets.usual.acquire().await {
-            permit.forget();
-        }
-        of_user.into_iter().for_each(SemaphorePermit::forget);
+        self.wait_for_ticket(class, owner).await;
     }
 }
 
@@ -137,7 +125,7 @@ mod tests {
     async fn hold_all(executor: &Executor) -> Vec<Ticket<'_>> {
         let mut held = Vec::new();
         for _ in 0..READ.tickets() + READ.long_tickets() {
-            held.push(executor.ticket(READ, &None).await.unwrap());
+            held.push(executor.ticket(READ, &None).await);
         }
         // A command that waits for nothing makes the watcher look at all of them.
         while executor.classes.tickets(READ).slots.iter().any(|slot| {
@@ -225,7 +213,7 @@ mod tests {
             }
         });
         // It keeps the ticket of the read, which has none at its end.
-        let short = waiting.await.unwrap();
+        let short = waiting.await;
         interrupted.join().unwrap();
         drop((held, short));
         assert_eq!(executor.available(READ), READ.tickets());
@@ -254,7 +242,7 @@ mod tests {
             let others: Vec<_> = (0..READS)
                 .map(|_| {
                     let ticket = executor.ticket(READ, &None);
-                    tokio::task::block_in_place(|| handle.block_on(ticket)).unwrap()
+                    tokio::task::block_in_place(|| handle.block_on(ticket))
                 })
                 .collect();
             wait_until("reads that wait", || {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, doc};
-use frond_store::{OpStats, Striped};
+use frond_store::OpStats;
+use frond_striped::Striped;
 use parking_lot::RwLock;
 
 use crate::observability::histogram::Histogram;

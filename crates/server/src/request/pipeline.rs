@@ -9,6 +9,7 @@
 //!
 //! A future that is dropped while it waits, because its client has disconnected, ends the record of its operation.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -217,7 +218,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let ticket = async {
             tokio::select! {
                 biased;
-                ticket = executor.ticket(admission, &owner) => ticket,
+                ticket = executor.ticket(admission, &owner) => Some(ticket),
                 () = interrupted(self.client.connection) => None,
                 () = until(deadline.filter(|_| !has_begun)) => None,
             }
@@ -753,7 +754,9 @@ fn owner<'o>(server: &Server, state: &'o mut ClientState) -> &'o Owner {
         (None, None) => {}
         (Some(user), Some(tickets)) if user.name == *tickets.name() => {}
         (None, Some(_)) => state.tickets = None,
-        (Some(user), _) => state.tickets = Some(server.execution.executor.user(&user.name)),
+        (Some(user), _) => {
+            state.tickets = Some(Arc::new(server.execution.executor.user(&user.name)));
+        }
     }
     &state.tickets
 }

@@ -25,8 +25,8 @@ pub use frond_kv::{
     ApplyListener, Committed, Compression, Direction, Done as EntryDone, Durability, EntryId,
     Error as EngineError, IdentityHasher, Interrupt, KEY_BYTES_MAX, Kind as MessageKind, LogEntry,
     LogState, Malformed, MemberLog, MemoryBudget, MemoryUse, MergeOperator, Reservation,
-    Result as EngineResult, Stamps, Striped, TreeId, TreeOptions, TreeStats, WRITE_SET_BYTES_MAX,
-    Wait, WaitFor, Waits, key_hash,
+    Result as EngineResult, Stamps, TreeId, TreeOptions, TreeStats, WRITE_SET_BYTES_MAX, Wait,
+    WaitFor, Waits, key_hash,
 };
 pub use frond_tikv::{ClusterOptions, ClusterStats, KeptVersions, Requests as ClusterRequests};
 pub use frond_tree::{

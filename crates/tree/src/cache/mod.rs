@@ -45,7 +45,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frond_kv::{MemoryBudget, Striped};
+use frond_kv::MemoryBudget;
+use frond_striped::Striped;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle};
 

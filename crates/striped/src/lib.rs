@@ -6,14 +6,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads beyond this number share copies.
-const STRIPES: usize = 16;
+/// The number of copies. Threads beyond this number share them.
+pub const STRIPES: usize = 16;
 
 thread_local! {
     static STRIPE: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
     };
+}
+
+/// The number of the copies of this thread.
+pub fn stripe() -> usize {
+    STRIPE.with(|stripe| *stripe)
 }
 
 /// Several copies of `T`, one for each group of threads.
@@ -28,8 +33,7 @@ struct CacheLine<T>(T);
 impl<T> Striped<T> {
     /// The copy of this thread. Other threads may write to it, too.
     pub fn own(&self) -> &T {
-        let stripe = STRIPE.with(|stripe| *stripe);
-        &self.0[stripe].0
+        &self.0[stripe()].0
     }
 
     /// The copies of all threads.
