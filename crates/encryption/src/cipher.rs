@@ -164,6 +164,12 @@ impl Cipher {
         seal
     }
 
+    /// Whether a seal was made with the store key that new ones are made with.
+    pub fn has_current_key(&self, seal: &[u8; SEAL_BYTES]) -> bool {
+        let (number, _) = seal.split_first_chunk().expect("the length is known");
+        u32::from_le_bytes(*number) == self.keys.current()
+    }
+
     /// Decrypts `data` in place. After an error its content has no meaning.
     ///
     /// # Errors
@@ -317,10 +323,7 @@ mod tests {
         let cipher = cipher(&keys, Purpose::Log);
         let mut old = *b"old";
         let seal = cipher.seal(b"", &mut old);
-        let mut set = crate::key::KeySet::clone(&keys.set());
-        set.keys.insert(2, Key::new([9; 32]));
-        set.current = 2;
-        keys.replace(set);
+        keys.add(Key::new([9; 32]));
         let mut new = *b"new";
         let next = cipher.seal(b"", &mut new);
         assert_eq!((seal[0], next[0]), (1, 2));

@@ -85,6 +85,15 @@ impl StoreKeys {
         self.0.store(Arc::new(set));
     }
 
+    /// Adds a key, which becomes the current one, for simulations. [`crate::KeyStore::rotate`] makes it durable before.
+    #[doc(hidden)]
+    pub fn add(&self, key: Key) {
+        let mut set = KeySet::clone(&self.set());
+        set.current = set.keys.last_key_value().map_or(0, |(last, _)| *last) + 1;
+        set.keys.insert(set.current, key);
+        self.replace(set);
+    }
+
     /// The number of the current key.
     pub fn current(&self) -> u32 {
         self.0.load().current

@@ -1,7 +1,7 @@
 //! Everything that the connections of a server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_auth::NoRandomness;
@@ -85,6 +85,8 @@ pub struct Maintenance {
     pub checkpoint_secs: AtomicU64,
     pub oplog: OplogUpkeep,
     pub ttl: Ttl,
+    /// The number of the last store key that all data was encrypted with; 0 if that is not known yet.
+    pub reencrypted_key: AtomicU32,
 }
 
 /// The replica set of the server.
@@ -371,6 +373,7 @@ impl Maintenance {
                 settings.ttl_monitor_sleep,
                 settings.ttl_batches,
             ),
+            reencrypted_key: AtomicU32::new(0),
         }
     }
 }

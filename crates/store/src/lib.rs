@@ -57,7 +57,7 @@ pub use frond_storage::keyspace::{
     Activity, ActivityEvent, ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace,
     DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener, FlushPause,
     Interrupt, KeptVersions, LogCut, LogRecovery, MemberLog, MemoryBudget, MemoryUse, NoListener,
-    Reservation, Wait, WaitFor, Waits, default_disk_reserve, disk,
+    Reencryption, Reservation, Wait, WaitFor, Waits, default_disk_reserve, disk,
 };
 pub use frond_storage::merge::merge_operator;
 pub use frond_storage::namespace::{Namespace, check_database_name};

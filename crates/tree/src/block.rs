@@ -118,6 +118,17 @@ impl BlockForm {
         open(ciphers, head, place, payload)
     }
 
+    /// Whether a block is encrypted with another store key than new ones. Its content is not checked.
+    pub(crate) fn has_old_key(&self, block: &[u8], offset: u64) -> Result<bool> {
+        let Some(ciphers) = &self.0 else {
+            return Ok(false);
+        };
+        check_form(block, offset)?;
+        let seal = block[BLOCK_HEADER_BYTES..].first_chunk();
+        let seal = seal.expect("the block is longer than its head");
+        Ok(!ciphers.data.has_current_key(seal))
+    }
+
     /// Checks a block, and calls `visit` with its unencrypted form.
     pub(crate) fn opened<T>(
         &self,

@@ -112,6 +112,16 @@ impl DataFile {
         Ok(skip)
     }
 
+    /// Whether a block is encrypted with another store key than new ones.
+    pub(crate) fn has_old_key(&self, place: Place) -> Result<bool> {
+        if !self.form.is_encrypted() {
+            return Ok(false);
+        }
+        let mut buffer = AlignedBuf::default();
+        let at = self.read(place.offset, self.form.head_bytes(), &mut buffer)?;
+        self.form.has_old_key(&buffer[at..], place.offset)
+    }
+
     /// Writes bytes at the start of an extent, padded with zeros.
     pub(crate) fn write(&self, extent: &Extent, bytes: &[u8]) -> Result<()> {
         assert!(

@@ -83,6 +83,7 @@ mod random_keys;
 mod range;
 mod readers;
 mod recovery;
+mod reencryption;
 mod restore;
 mod retained;
 mod run;
@@ -127,6 +128,7 @@ pub use frond_kv::{
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
 pub use options::{LogRecovery, Options};
+pub use reencryption::Reencryption;
 pub use restore::{Restored, finish_restore, log_file_name};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};

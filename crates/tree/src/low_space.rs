@@ -366,7 +366,7 @@ impl Engine {
         used.saturating_sub(present.sum())
     }
 
-    fn written_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         let (_, _, written) = self.runs.data.io_stats();
         written
     }

@@ -13,7 +13,7 @@ import time
 
 from harness.server import Server, ServerError
 from harness.tap import equal, raises, run, test
-from harness.waiting import PATIENCE
+from harness.waiting import PATIENCE, wait_until
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -241,6 +241,38 @@ def the_master_key_is_replaced(path, _):
         with connect(server) as client:
             raises(OperationFailure, client.admin.command, "rotateMasterKey")
         server.stop()
+
+
+def keys_of(server):
+    with connect(server) as client:
+        return client.admin.command("serverStatus")["encryptionAtRest"]
+
+
+@test
+@in_folder
+def all_data_gets_a_new_store_key_in_the_background(path, seed):
+    source = random.Random(seed)
+    key = new_key(os.path.join(path, "key"))
+    with encrypted(path, key) as server:
+        server.start()
+        with connect(server) as client:
+            fill(client)
+            client.admin.command("fsync")
+            wait_until("the only key has all data", lambda: keys_of(server)["allDataHasCurrentStoreKey"])
+            client.admin.command({"rotateMasterKey": 1, "newStoreKey": True})
+            client.b.c.update_many({"_id": {"$lt": 100}}, {"$set": {"k": 0}})
+        # The next start goes on.
+        time.sleep(source.uniform(0, 0.5))
+        server.kill()
+        server.start()
+        wait_until("the new key has all data", lambda: keys_of(server)["allDataHasCurrentStoreKey"])
+        found = keys_of(server)
+        equal((found["storeKeys"], found["currentStoreKey"]), (2, 2))
+        with connect(server) as client:
+            equal(client.b.c.count_documents({}), DOCUMENTS)
+            equal(client.b.c.count_documents({"k": 0}), 100)
+        server.stop()
+    frond("verify", "--dbpath", server.dbpath, "--encryptionKeyFile", key)
 
 
 @test

@@ -253,6 +253,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     let server = open_server(settings, log, store, tls, port)?;
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
+    let reencryption =
+        background::reencrypt(&server).map_err(|error| FatalError::thread(&error))?;
     let unix = sockets.accept(&server)?;
     let ttl = start_background(&server)?;
     log_listening(&server, &ips, began);
@@ -268,6 +270,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     tokio::task::block_in_place(|| server.maintenance.fsync_lock.release());
     drain_connections(&server).await;
     index_builds.stop();
+    reencryption.stop();
     ttl.stop();
     drop(unix);
     close(&server)?;

@@ -32,7 +32,7 @@ pub use frond_tikv::{ClusterOptions, ClusterStats, KeptVersions, Requests as Clu
 pub use frond_tree::{
     Activity, ActivityEvent, BulkLoader, Damage, DamagePlace, DiskSpaceStats as DiskSpace,
     Duplicates, EventListener, FlushPause, LogCut, LogRecovery, Moment, NoListener,
-    Options as EngineOptions, StoreStats as EngineStats, ValueRef,
+    Options as EngineOptions, Reencryption, StoreStats as EngineStats, ValueRef,
     default_reserve as default_disk_reserve, disk,
 };
 pub use frond_tree::{

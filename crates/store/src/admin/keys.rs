@@ -1,8 +1,10 @@
 //! The keys of an open store.
 
 use crate::encryption::{FileCipher, KeysInfo, MasterKey, of_keys, refused};
+use crate::own_files::OwnFiles;
 use crate::store::DocumentStore;
 use frond_storage::error::Result;
+use frond_storage::keyspace::Reencryption;
 
 impl DocumentStore {
     /// A cipher for files of the server, if the store is encrypted.
@@ -36,5 +38,15 @@ impl DocumentStore {
         rotated.map_err(|error| of_keys(&error))?;
         self.keys()
             .ok_or_else(|| refused("the store is not encrypted").into())
+    }
+
+    /// Encrypts everything in the data file with the current store key that has an older one, while others read and write.
+    /// `goes_on` is called before each step, and ends the work by returning false.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn reencrypt(&self, goes_on: impl FnMut() -> bool) -> Result<Reencryption> {
+        let files = OwnFiles::new(self.engine()).require()?;
+        Ok(files.reencrypt(goes_on)?)
     }
 }

@@ -94,7 +94,7 @@ impl Internal {
     }
 
     /// Replaces a child by `pieces`, which wait for the same messages.
-    fn replace(&mut self, index: usize, mut pieces: Vec<Child>) {
+    pub(super) fn replace(&mut self, index: usize, mut pieces: Vec<Child>) {
         let child = self.children[index].clone();
         assert!(!pieces.is_empty(), "N1: a child is replaced by nothing");
         for piece in &mut pieces {

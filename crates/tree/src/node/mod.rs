@@ -16,6 +16,7 @@ mod handle;
 mod invariants;
 mod quarantine;
 mod ranges;
+mod rewrite;
 mod small_steps;
 mod summary;
 
@@ -27,6 +28,7 @@ pub(crate) use codec::{BufferRef, DEPTH_MAX, Form, NodeRef, PlaceRef, RunRef, Su
 pub(crate) use encode::{Encoder, NodeWriter, encode_subtree};
 pub(crate) use flush::Builder;
 pub(crate) use handle::{KnownRuns, Node};
+pub(crate) use rewrite::Rewriting;
 pub(crate) use summary::Summary;
 
 /// A tree or a part of one.

@@ -282,6 +282,11 @@ impl Run {
         (self.extent.place().plus(at), self.info.filter_len as usize)
     }
 
+    /// The last block, which is encrypted before the others: if it has the current store key, so have they.
+    pub(crate) fn last_block(&self) -> Place {
+        self.filter_block().0
+    }
+
     fn filter(&self) -> Result<Arc<[u8]>> {
         if let Some(filter) = self.filter.get() {
             return Ok(filter.clone());

@@ -1,15 +1,16 @@
 //! Encrypted stores: what is in their files, and what is noticed when someone changes them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::Unbounded;
 use std::path::Path;
 use std::sync::Arc;
 
-use frond_encryption::{Ciphers, Key, StoreKeys};
+use frond_encryption::{Ciphers, Key, KeyStore, StoreKeys};
 use frond_tree::disk::{Disk, EncryptedDisk, FsDisk};
 use frond_tree::fuzzing::Sealed;
 use frond_tree::{
-    Compression, Direction, Durability, Error, Options, RestorePoint, Store, TreeId, TreeOptions,
-    VerifyReport, WriteSet,
+    Compression, Direction, Durability, Error, Options, Reencryption, RestorePoint, Store, TreeId,
+    TreeOptions, VerifyReport, WriteSet,
 };
 
 use crate::support::copies::Copied;
@@ -19,12 +20,18 @@ const SECRET: &[u8] = b"the quick brown secret";
 
 /// Options of a store in a directory, whose store key has this byte; 0 is no encryption.
 fn options(directory: &Path, key: u8) -> Options {
+    match key {
+        0 => options_with(directory, None),
+        key => options_with(directory, Some(&StoreKeys::single(Key::new([key; 32])))),
+    }
+}
+
+fn options_with(directory: &Path, keys: Option<&Arc<StoreKeys>>) -> Options {
     let files = Arc::new(FsDisk::new(directory.to_owned(), false));
-    let disk: Arc<dyn Disk> = match key {
-        0 => files,
-        key => {
-            let keys = StoreKeys::single(Key::new([key; 32]));
-            let ciphers = Ciphers::new(&keys).unwrap();
+    let disk: Arc<dyn Disk> = match keys {
+        None => files,
+        Some(keys) => {
+            let ciphers = Ciphers::new(keys).unwrap();
             Arc::new(EncryptedDisk::new(files, Arc::new(ciphers)))
         }
     };
@@ -357,4 +364,207 @@ fn salvage_changes_the_key_of_a_store() {
         store.close().unwrap();
         source = target;
     }
+}
+
+/// A store whose key is about to be replaced.
+struct Rotated {
+    directory: tempfile::TempDir,
+    keys: KeyStore,
+    /// The values of each tree.
+    model: BTreeMap<TreeId, BTreeMap<u32, Vec<u8>>>,
+}
+
+impl Rotated {
+    const TREES: u32 = 300;
+
+    fn new() -> Rotated {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = KeyStore::create(directory.path(), &Key::new([9; 32])).unwrap();
+        Rotated {
+            directory,
+            keys,
+            model: BTreeMap::new(),
+        }
+    }
+
+    fn open(&self) -> Store {
+        self.open_copy(self.directory.path()).unwrap()
+    }
+
+    fn open_copy(&self, directory: &Path) -> Result<Store, Error> {
+        Store::open(options_with(directory, Some(self.keys.keys())))
+    }
+
+    fn verify(&self, directory: &Path) -> VerifyReport {
+        let options = options_with(directory, Some(self.keys.keys()));
+        Store::verify(&options, &mut |_| {}).unwrap()
+    }
+
+    /// Commits puts and deletes in an order without a pattern, so that buffers at all heights have some of them.
+    fn write(&mut self, store: &Store, rounds: std::ops::Range<u32>) {
+        for round in rounds {
+            let mut set = WriteSet::new();
+            for at in 0..60 {
+                let number = (round * 60 + at).wrapping_mul(2_654_435_761) % 20_000;
+                // Most of it belongs to one tree, and a little to many.
+                let tree = TreeId(match number % 8 {
+                    0 => 2 + number / 8 % Rotated::TREES,
+                    _ => 1,
+                });
+                if !store.has_tree(tree) && !self.model.contains_key(&tree) {
+                    let options = TreeOptions {
+                        compression: Compression::None,
+                        node_bytes: 32 << 10,
+                        page_bytes: 2 << 10,
+                    };
+                    set.create_tree(tree, &options);
+                }
+                let model = self.model.entry(tree).or_default();
+                let key = number.to_be_bytes();
+                if round % 3 == 2 {
+                    set.delete(tree, &key);
+                    model.remove(&number);
+                } else {
+                    let value = [&value(number)[..], &round.to_le_bytes()].concat();
+                    set.put(tree, &key, &value);
+                    model.insert(number, value);
+                }
+            }
+            if round % 50 == 49 {
+                set.delete_range(
+                    TreeId(1),
+                    &100_u32.to_be_bytes(),
+                    Some(&200_u32.to_be_bytes()),
+                );
+                let model = self.model.entry(TreeId(1)).or_default();
+                model.retain(|number, _| !(100..200).contains(number));
+            }
+            store.commit(set, Durability::Logged).unwrap();
+        }
+    }
+
+    fn check(&self, store: &Store) {
+        let snapshot = store.snapshot();
+        for (tree, model) in &self.model {
+            let cursor = snapshot.cursor(*tree, Unbounded, Unbounded, Direction::Forward);
+            let (mut cursor, mut found) = (cursor.unwrap(), BTreeMap::new());
+            while let Some((key, value)) = cursor.next().unwrap() {
+                let number = u32::from_be_bytes(key.try_into().unwrap());
+                found.insert(number, value.to_vec());
+            }
+            assert!(found == *model, "{tree:?}");
+        }
+    }
+
+    /// The numbers of the keys that the first blocks of all extents have.
+    fn keys_in_use(store: &Store) -> BTreeSet<u32> {
+        let copied = Copied::take(store, None).unwrap();
+        let number = |bytes: &[u8]| u32::from_le_bytes(*bytes[16..].first_chunk().unwrap());
+        let blocks = copied.extents.values().map(|bytes| number(bytes));
+        // The seal of a superblock follows 48 bytes.
+        let superblocks = [0, 4096].map(|at| number(&copied.head[at + 32..]));
+        blocks.chain(superblocks).collect()
+    }
+}
+
+#[test]
+fn all_data_gets_the_new_store_key_while_it_is_read_and_written() {
+    let mut rotated = Rotated::new();
+    let mut store = rotated.open();
+    for rotation in 2..5 {
+        let rounds = rotation * 1000;
+        rotated.write(&store, rounds..rounds + 300);
+        if rotation == 3 {
+            // Nodes are read again, and what is old is found without what this process remembers.
+            store.close().unwrap();
+            store = rotated.open();
+        }
+        assert_eq!(Rotated::keys_in_use(&store), BTreeSet::from([rotation - 1]));
+        rotated.keys.rotate(&Key::new([9; 32]), true).unwrap();
+        // Some of it is written with the new key already.
+        rotated.write(&store, rounds + 300..rounds + 350);
+        let mut round = rounds + 350;
+        let mut steps = 0;
+        let outcome = store.reencrypt(|| {
+            steps += 1;
+            if steps % 8 == 0 && round < rounds + 500 {
+                rotated.write(&store, round..round + 1);
+                round += 1;
+            }
+            if steps % 64 == 0 {
+                rotated.check(&store);
+                let killed = copy_files(rotated.directory.path());
+                let again = rotated.open_copy(killed.path()).unwrap();
+                rotated.check(&again);
+                again.close().unwrap();
+            }
+            true
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.is_done, outcome.skipped), (true, 0));
+        assert_eq!(Rotated::keys_in_use(&store), BTreeSet::from([rotation]));
+        rotated.check(&store);
+        // There is nothing left to write but checkpoints.
+        let again = store.reencrypt(|| true).unwrap();
+        assert!(
+            again.bytes < outcome.bytes / 2,
+            "{again:?} after {outcome:?}"
+        );
+    }
+    store.close().unwrap();
+    let report = rotated.verify(rotated.directory.path());
+    assert_eq!(report.problems, []);
+}
+
+#[test]
+fn a_reencryption_that_is_interrupted_goes_on_later() {
+    let mut rotated = Rotated::new();
+    let mut store = rotated.open();
+    rotated.write(&store, 0..300);
+    rotated.keys.rotate(&Key::new([9; 32]), true).unwrap();
+    let mut attempts = 1;
+    loop {
+        let mut steps = 0;
+        let outcome = store.reencrypt(|| {
+            steps += 1;
+            steps < 100 * attempts
+        });
+        let outcome: Reencryption = outcome.unwrap();
+        rotated.check(&store);
+        if outcome.is_done {
+            break;
+        }
+        store.close().unwrap();
+        store = rotated.open();
+        attempts += 1;
+    }
+    assert!(attempts > 2, "it is interrupted");
+    assert_eq!(Rotated::keys_in_use(&store), BTreeSet::from([2]));
+    store.close().unwrap();
+}
+
+#[test]
+fn a_reencryption_skips_what_is_damaged() {
+    let mut rotated = Rotated::new();
+    let store = rotated.open();
+    rotated.write(&store, 0..300);
+    store.compact().unwrap();
+    let copied = Copied::take(&store, None).unwrap();
+    store.close().unwrap();
+    rotated.keys.rotate(&Key::new([9; 32]), true).unwrap();
+    // The largest extent is a leaf.
+    let leaf = copied.extents.keys().max_by_key(|extent| extent.len);
+    let at = leaf.unwrap().offset as usize + 100;
+    let path = rotated.directory.path().join("data.frond");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let store = rotated.open();
+    for _ in 0..2 {
+        let outcome = store.reencrypt(|| true).unwrap();
+        assert_eq!((outcome.is_done, outcome.skipped), (true, 1));
+    }
+    assert_eq!(store.damage().len(), 1);
+    store.close().unwrap();
+    assert_eq!(rotated.verify(rotated.directory.path()).problems.len(), 1);
 }

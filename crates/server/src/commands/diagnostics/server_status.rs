@@ -3,9 +3,12 @@
 mod agents;
 mod replica_set;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 use frond_javascript::JavaScript;
+use frond_store::encryption::KeysInfo;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
@@ -89,6 +92,11 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
     if let Some(audit) = server.audit.as_ref().filter(|_| is_on("auditLog")) {
         reply.push("auditLog", &audit.status());
     }
+    if is_on("encryptionAtRest")
+        && let Some(keys) = server.store.keys()
+    {
+        reply.push("encryptionAtRest", &encryption(server, keys));
+    }
     if set.is_some_and(|set| set.is_router()) && is_on("sharding") {
         reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
     }
@@ -136,6 +144,18 @@ static SECTIONS: &[Section] = &[
     ("wiredTiger", agents::wired_tiger),
     ("frond", engine),
 ];
+
+/// The store keys of an encrypted data directory.
+fn encryption(server: &Server, keys: KeysInfo) -> DocBuf {
+    let reencrypted = server.maintenance.reencrypted_key.load(Relaxed);
+    doc! {
+        "encryptionEnabled": true,
+        "encryptionCipherMode": "AES256-GCM",
+        "storeKeys": keys.count as i64,
+        "currentStoreKey": i64::from(keys.current),
+        "allDataHasCurrentStoreKey": reencrypted == keys.current,
+    }
+}
 
 fn asserts(server: &Server) -> DocBuf {
     let metrics = &server.metrics;

@@ -186,6 +186,12 @@ impl World {
         (self.looked, self.syncs_fail, self.is_there) = (false, false, false);
         self.durable_stamp = 0;
         self.transfers.clear();
+        // Not while the store is open: the ciphers would take a salt that the seed does not determine.
+        if let Some(keys) = &self.keys
+            && self.random.random_bool(0.2)
+        {
+            keys.add(Key::new([keys.count() as u8; 32]));
+        }
         let trouble = self.next_trouble();
         let reach = match self.random.random_range(0..3) {
             0 => 20,
@@ -358,6 +364,15 @@ impl World {
             }
             62..86 => self.transact(store, held),
             86 => self.load(store),
+            // It may be interrupted.
+            87 if self.keys.is_some() && self.pending.len().is_multiple_of(3) => {
+                let mut steps = self.pending.len() * 5;
+                let rewritten = store.reencrypt(|| {
+                    steps = steps.saturating_sub(1);
+                    steps > 0
+                });
+                self.saved(rewritten.map(|_| ()))
+            }
             // Of all trees, or of those that there are, one by one.
             87 if self.pending.len().is_multiple_of(2) => self.saved(store.compact()),
             87 => {

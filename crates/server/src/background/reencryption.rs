@@ -1,0 +1,108 @@
+//! Encryption of stored data with the current store key, after a rotation has added one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use frond_bson::doc;
+use frond_store::{OpContext, Reencryption, Result};
+
+use super::Job;
+use crate::observability::log::Component;
+use crate::state::Server;
+
+/// The interval of the checks whether there is a new key, or the thread is to end.
+const LOOK: Duration = Duration::from_millis(250);
+/// The time after which an attempt that has failed is repeated.
+const RETRY: Duration = Duration::from_mins(10);
+/// The longest pause after a step.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Starts a thread that encrypts with the current store key what was encrypted with older ones. When it is interrupted, the next run
+/// of the server goes on.
+///
+/// # Errors
+/// The system refuses to start a thread.
+pub fn reencrypt(server: &Arc<Server>) -> std::io::Result<Job> {
+    let server = server.clone();
+    Job::start("frond-reencrypt", move |limits| {
+        let mut failed: Option<(u32, Instant)> = None;
+        while !Job::is_interrupted(limits) {
+            let Some(keys) = server.store.keys() else {
+                return;
+            };
+            let done = &server.maintenance.reencrypted_key;
+            if keys.count == 1 {
+                done.store(keys.current, Relaxed);
+            }
+            let waits = failed.is_some_and(|(key, at)| key == keys.current && at.elapsed() < RETRY);
+            if done.load(Relaxed) == keys.current || waits {
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            failed = None;
+            if reencrypt_once(&server, limits, keys.current) {
+                done.store(keys.current, Relaxed);
+            } else {
+                failed = Some((keys.current, Instant::now()));
+            }
+        }
+    })
+}
+
+/// Whether all data has the key now.
+fn reencrypt_once(server: &Server, limits: &OpContext, key: u32) -> bool {
+    log(
+        server,
+        "Data with older store keys is encrypted again",
+        9_100_080,
+        key,
+        None,
+    );
+    let mut resumed = Instant::now();
+    let outcome = server.store.reencrypt(|| {
+        // At most half of the time, so that clients notice little of it.
+        std::thread::sleep(resumed.elapsed().min(PAUSE_MAX));
+        let is_interrupted = || Job::is_interrupted(limits);
+        // The data files stay as they are while fsync holds its lock.
+        while server.maintenance.fsync_lock.count() > 0 && !is_interrupted() {
+            std::thread::sleep(LOOK);
+        }
+        resumed = Instant::now();
+        !is_interrupted()
+    });
+    let is_done = matches!(&outcome, Ok(done) if done.is_done && done.skipped == 0);
+    let said = if is_done {
+        "All data has the current store key"
+    } else if Job::is_interrupted(limits) {
+        "The server stops before all data has the current store key; the next start goes on"
+    } else {
+        "Some data keeps an older store key; this is tried again in 10 minutes"
+    };
+    log(server, said, 9_100_081, key, Some(outcome));
+    is_done
+}
+
+fn log(server: &Server, said: &str, id: u32, key: u32, outcome: Option<Result<Reencryption>>) {
+    let mut attributes = doc! {"currentKey": i64::from(key)};
+    let mut failed = false;
+    match outcome {
+        None => {}
+        Some(Ok(done)) => {
+            let long = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+            attributes.push("writtenBytes", long(done.bytes));
+            attributes.push("skipped", long(done.skipped));
+            failed = done.skipped > 0;
+        }
+        Some(Err(error)) => {
+            attributes.push("error", error.to_string().as_str());
+            failed = true;
+        }
+    }
+    let context = "Reencryption";
+    if failed {
+        (server.log).warning(Component::Storage, id, context, said, &attributes);
+    } else {
+        (server.log).info(Component::Storage, id, context, said, &attributes);
+    }
+}
