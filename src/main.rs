@@ -23,6 +23,7 @@ fn command_line() -> Command {
         .subcommand(frond_server::command_line())
         .subcommand(frond_server::offline::verify_command())
         .subcommand(frond_server::offline::salvage_command())
+        .subcommand(frond_server::offline_keys::encrypt_command())
         .subcommand(frond_server::offline_keys::rotate_command())
         .subcommand(frond_server::offline_keys::decrypt_command())
         .subcommand(frond_transfer::migrate_command())
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
         Some(("decrypt", arguments)) => frond_server::offline_keys::decrypt(arguments),
+        Some(("encrypt", arguments)) => frond_server::offline_keys::encrypt(arguments),
         Some(("rotate-master-key", arguments)) => frond_server::offline_keys::rotate(arguments),
         Some(("export", arguments)) => frond_transfer::export(arguments),
         Some(("import", arguments)) => frond_transfer::import(arguments),

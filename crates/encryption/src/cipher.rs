@@ -216,6 +216,11 @@ pub struct Ciphers {
 }
 
 impl Ciphers {
+    /// Whether content is accepted that is not encrypted, because the store is being encrypted.
+    pub fn accepts_plain(&self) -> bool {
+        self.data.keys.accepts_plain()
+    }
+
     /// Ciphers for a store that is about to be opened.
     ///
     /// # Errors

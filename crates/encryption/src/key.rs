@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -51,7 +52,10 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<()> {
 
 /// The keys of a store by their numbers. New content is encrypted with the current one.
 #[derive(Debug)]
-pub struct StoreKeys(ArcSwap<KeySet>);
+pub struct StoreKeys {
+    set: ArcSwap<KeySet>,
+    accepts_plain: AtomicBool,
+}
 
 /// C1: the current key is one of the keys.
 #[derive(Debug, Clone)]
@@ -62,7 +66,21 @@ pub(crate) struct KeySet {
 
 impl StoreKeys {
     pub(crate) fn new(set: KeySet) -> Arc<StoreKeys> {
-        Arc::new(StoreKeys(ArcSwap::from_pointee(set)))
+        Arc::new(StoreKeys {
+            set: ArcSwap::from_pointee(set),
+            accepts_plain: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether content is accepted that is not encrypted, because the store is being encrypted.
+    pub fn accepts_plain(&self) -> bool {
+        self.accepts_plain.load(Ordering::Relaxed)
+    }
+
+    /// [`crate::KeyStore`] makes it durable before.
+    #[doc(hidden)]
+    pub fn accept_plain(&self, accepts: bool) {
+        self.accepts_plain.store(accepts, Ordering::Relaxed);
     }
 
     /// Keys with one key: of what lives no longer than the process, and of tests.
@@ -74,7 +92,7 @@ impl StoreKeys {
     }
 
     pub(crate) fn set(&self) -> Arc<KeySet> {
-        self.0.load_full()
+        self.set.load_full()
     }
 
     pub(crate) fn replace(&self, set: KeySet) {
@@ -82,7 +100,7 @@ impl StoreKeys {
             set.keys.contains_key(&set.current),
             "C1: the current store key is none of the keys"
         );
-        self.0.store(Arc::new(set));
+        self.set.store(Arc::new(set));
     }
 
     /// Adds a key, which becomes the current one, for simulations. [`crate::KeyStore::rotate`] makes it durable before.
@@ -96,16 +114,16 @@ impl StoreKeys {
 
     /// The number of the current key.
     pub fn current(&self) -> u32 {
-        self.0.load().current
+        self.set.load().current
     }
 
     /// The number of keys.
     pub fn count(&self) -> usize {
-        self.0.load().keys.len()
+        self.set.load().keys.len()
     }
 
     pub(crate) fn key(&self, number: u32) -> Result<Key> {
-        let set = self.0.load();
+        let set = self.set.load();
         let key = set.keys.get(&number);
         key.cloned().ok_or(Error::UnknownKey(number))
     }

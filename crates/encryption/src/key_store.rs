@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! | --- | --- |
 //! | 8 | `FRONDKEY` |
-//! | 4 | version, 1 |
+//! | 4 | version, 1; the highest bit is set while the store is being encrypted, and content that is not encrypted is accepted |
 //! | 4 | number of the current store key |
 //! | 16 | name of the key store, random |
 //! | 8 | number of this version of the file, from 1 on |
@@ -44,6 +44,8 @@ pub const KEY_STORE_FILE: &str = "encryption.keys";
 const NEW_FILE: &str = "encryption.keys.new";
 const MAGIC: &[u8; 8] = b"FRONDKEY";
 const VERSION: u32 = 1;
+/// Set in the version while the store is being encrypted.
+const ACCEPTS_PLAIN: u32 = 1 << 31;
 const HEADER_BYTES: usize = 44;
 const RECORD_BYTES: usize = 72;
 const TAG_BYTES: usize = 16;
@@ -90,6 +92,18 @@ impl KeyStore {
     /// # Errors
     /// [`Error::KeyStore`] if there is one, those of the file system.
     pub fn create(directory: &Path, master: &Key) -> Result<KeyStore> {
+        KeyStore::create_with(directory, master, false)
+    }
+
+    /// As [`KeyStore::create`], for a store that is not encrypted yet.
+    ///
+    /// # Errors
+    /// As [`KeyStore::create`].
+    pub fn create_for_plain(directory: &Path, master: &Key) -> Result<KeyStore> {
+        KeyStore::create_with(directory, master, true)
+    }
+
+    fn create_with(directory: &Path, master: &Key, accepts_plain: bool) -> Result<KeyStore> {
         if KeyStore::exists(directory)? {
             let path = directory.join(KEY_STORE_FILE);
             return Err(Error::KeyStore(path, "exists already"));
@@ -107,6 +121,7 @@ impl KeyStore {
             created: BTreeMap::from([(1, now())]),
             keys: StoreKeys::new(set.clone()),
         };
+        store.keys.accept_plain(accepts_plain);
         store.write(master, &set, &mut |_| Ok(()))?;
         Ok(store)
     }
@@ -149,7 +164,8 @@ impl KeyStore {
             return Err(damaged);
         }
         let mut reader = Reader(&all[MAGIC.len()..]);
-        if reader.u32().ok_or(damaged)? != VERSION {
+        let format = reader.u32().ok_or(damaged)?;
+        if format & !ACCEPTS_PLAIN != VERSION {
             let what = "was written in a format that this version does not support";
             return Err(Malformed::Damaged(what));
         }
@@ -183,12 +199,14 @@ impl KeyStore {
         if !keys.contains_key(&current) {
             return Err(damaged);
         }
+        let keys = StoreKeys::new(KeySet { keys, current });
+        keys.accept_plain(format & ACCEPTS_PLAIN != 0);
         Ok(KeyStore {
             directory: directory.to_owned(),
             name,
             version,
             created,
-            keys: StoreKeys::new(KeySet { keys, current }),
+            keys,
         })
     }
 
@@ -214,6 +232,21 @@ impl KeyStore {
     /// Those of the file system. The file has the old or the new keys then; the store keys in memory stay the old ones.
     pub fn rotate(&mut self, master: &Key, adds_key: bool) -> Result<()> {
         self.rotate_with(master, adds_key, &mut |_| Ok(()))
+    }
+
+    /// Accepts nothing any more that is not encrypted.
+    ///
+    /// # Errors
+    /// [`Error::WrongMasterKey`] if the file is encrypted with another one; those of the file system.
+    pub fn refuse_plain(&mut self, master: &Key) -> Result<()> {
+        KeyStore::read(&self.directory, master)?;
+        self.keys.accept_plain(false);
+        let set = self.keys.set();
+        let written = self.write(master, &set, &mut |_| Ok(()));
+        if written.is_err() {
+            self.keys.accept_plain(true);
+        }
+        written
     }
 
     fn rotate_with(
@@ -248,7 +281,12 @@ impl KeyStore {
     fn encode_version(&self, master: &Key, set: &KeySet, version: u64) -> Result<Vec<u8>> {
         let wrap = wrapping_key(master, &self.name);
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let flag = if self.keys.accepts_plain() {
+            ACCEPTS_PLAIN
+        } else {
+            0
+        };
+        out.extend_from_slice(&(VERSION | flag).to_le_bytes());
         out.extend_from_slice(&set.current.to_le_bytes());
         out.extend_from_slice(&self.name);
         out.extend_from_slice(&version.to_le_bytes());
@@ -418,6 +456,29 @@ mod tests {
         assert!(matches!(wrong, Error::WrongMasterKey(_)), "{wrong}");
         let again = KeyStore::create(path, &key(1)).unwrap_err();
         assert!(matches!(again, Error::KeyStore(..)), "{again}");
+    }
+
+    #[test]
+    fn content_that_is_not_encrypted_is_accepted_until_it_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let accepts = |master| {
+            KeyStore::open(path, &key(master))
+                .unwrap()
+                .keys
+                .accepts_plain()
+        };
+        let mut store = KeyStore::create_for_plain(path, &key(1)).unwrap();
+        assert!(store.keys().accepts_plain() && accepts(1));
+        store.rotate(&key(2), true).unwrap();
+        assert!(accepts(2));
+        let error = store.refuse_plain(&key(1)).unwrap_err();
+        assert!(matches!(error, Error::WrongMasterKey(_)), "{error}");
+        assert!(store.keys().accepts_plain() && accepts(2));
+        store.refuse_plain(&key(2)).unwrap();
+        assert!(!store.keys().accepts_plain() && !accepts(2));
+        store.rotate(&key(3), true).unwrap();
+        assert!(!accepts(3));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The master keys of the offline tools, `frond rotate-master-key` and `frond decrypt`.
+//! The master keys of the offline tools, `frond encrypt`, `frond rotate-master-key` and `frond decrypt`.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use frond_store::encryption::{KeySource, MasterKey, file_cipher, read_master_key, rotate_offline};
+use frond_store::encryption::{
+    KeySource, MasterKey, begin_encryption, file_cipher, read_master_key, rotate_offline,
+};
 
 use crate::host::lock_file::LockFile;
 
@@ -73,6 +75,19 @@ impl KeyOptions {
     }
 }
 
+/// The arguments of `frond encrypt`.
+pub fn encrypt_command() -> Command {
+    Command::new("encrypt")
+        .about("Prepare the data directory of a stopped server to be encrypted")
+        .long_about(
+            "Makes the key store of a data directory that is not encrypted. Start the server with --enableEncryption and the same \
+             master key then: it encrypts the data in the background, while clients use it. Do so with one member of a replica set \
+             after the other.",
+        )
+        .arg(directory())
+        .args(KEY.arguments())
+}
+
 /// The arguments of `frond rotate-master-key`.
 pub fn rotate_command() -> Command {
     Command::new("rotate-master-key")
@@ -81,14 +96,7 @@ pub fn rotate_command() -> Command {
             "Reads the key store of an encrypted data directory with the old master key, and writes it with the new one. Data \
              is not written again. After an error or a crash one of the two keys opens the directory.",
         )
-        .arg(
-            Arg::new("dbpath")
-                .long("dbpath")
-                .value_name("DIR")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .help("Directory of the data files"),
-        )
+        .arg(directory())
         .args(KEY.arguments())
         .args(NEW_KEY.arguments())
         .arg(
@@ -107,14 +115,7 @@ pub fn decrypt_command() -> Command {
             "Writes the documents of a file rollback/UUID/removed.TIME.0.bson.encrypted as BSON to the standard output, or to the \
              file --out. The server may run.",
         )
-        .arg(
-            Arg::new("dbpath")
-                .long("dbpath")
-                .value_name("DIR")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .help("Directory of the data files, which has the key store"),
-        )
+        .arg(directory().help("Directory of the data files, which has the key store"))
         .args(KEY.arguments())
         .arg(
             Arg::new("out")
@@ -177,11 +178,43 @@ fn try_decrypt(arguments: &ArgMatches) -> Result<(), String> {
     to.flush().map_err(|error| error.to_string())
 }
 
+fn directory() -> Arg {
+    Arg::new("dbpath")
+        .long("dbpath")
+        .value_name("DIR")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("Directory of the data files")
+}
+
 fn missing(options: KeyOptions) -> String {
     format!(
         "the master key is missing: give --{} or --{}",
         options.file, options.command
     )
+}
+
+/// Runs `frond encrypt`.
+#[must_use]
+pub fn encrypt(arguments: &ArgMatches) -> ExitCode {
+    match try_encrypt(arguments) {
+        Ok(()) => {
+            println!("a server with --enableEncryption and this master key encrypts the data now");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("frond encrypt: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_encrypt(arguments: &ArgMatches) -> Result<(), String> {
+    let path = arguments.get_one::<PathBuf>("dbpath");
+    let path = path.map_or(Path::new(""), PathBuf::as_path);
+    let master = KEY.read(arguments)?.ok_or_else(|| missing(KEY))?;
+    let _lock = LockFile::hold(path).map_err(|error| error.to_string())?;
+    begin_encryption(path, &master).map_err(|error| error.message())
 }
 
 /// Runs `frond rotate-master-key`.

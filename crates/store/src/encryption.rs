@@ -26,6 +26,8 @@ pub struct KeysInfo {
     pub count: usize,
     /// The number of times that the key store was written.
     pub version: u64,
+    /// Whether the store is being encrypted, so that content is accepted that is not encrypted.
+    pub accepts_plain: bool,
 }
 
 pub(crate) fn refused(text: impl Into<String>) -> EngineError {
@@ -74,8 +76,8 @@ pub(crate) fn open_existing(
         ))
         .into()),
         (false, Some(_)) => Err(refused(format!(
-            "{shown} has a store that is not encrypted, so there is no key store {KEY_STORE_FILE} in it; `frond salvage` \
-             with --outEncryptionKeyFile makes an encrypted copy"
+            "{shown} has a store that is not encrypted, so there is no key store {KEY_STORE_FILE} in it; `frond encrypt` \
+             prepares it to be encrypted"
         ))
         .into()),
         (false, None) => Ok(None),
@@ -184,6 +186,24 @@ pub fn check_keys(directory: &Path, master: &MasterKey) -> Result<()> {
     Ok(checked.map(drop)?)
 }
 
+/// Prepares a directory that no server uses to be encrypted by the next one: it gets a key store, and content that is not encrypted is
+/// accepted until all of it is.
+///
+/// # Errors
+/// If the directory has a key store or no store, or the key store cannot be written.
+pub fn begin_encryption(directory: &Path, master: &MasterKey) -> Result<()> {
+    let shown = directory.display();
+    if exists(directory)? {
+        return Err(refused(format!("{shown} is encrypted already, or being encrypted")).into());
+    }
+    if !has_store(directory)? {
+        let text = "has no store; a server with --enableEncryption makes an encrypted one";
+        return Err(refused(format!("{shown} {text}")).into());
+    }
+    let made = KeyStore::create_for_plain(directory, master).map_err(|error| of_keys(&error));
+    Ok(made.map(drop)?)
+}
+
 /// Encrypts the store keys of a directory that no server uses with another master key.
 ///
 /// # Errors
@@ -236,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_encrypted_from_its_beginning_or_not_at_all() {
+    fn a_directory_is_encrypted_from_its_beginning_or_on_request() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
         assert!(open_or_create(&path, None).unwrap().is_none());
@@ -254,7 +274,15 @@ mod tests {
         std::fs::write(plain.join("data.frond"), "").unwrap();
         assert!(open_or_create(&plain, None).unwrap().is_none());
         let refused = message(open_or_create(&plain, Some(&key(1))));
-        assert!(refused.contains("frond salvage"), "{refused}");
+        assert!(refused.contains("frond encrypt"), "{refused}");
         assert!(!plain.join(KEY_STORE_FILE).exists());
+        let message = |result: Result<()>| result.unwrap_err().to_string();
+        let none = message(begin_encryption(&directory.path().join("none"), &key(1)));
+        assert!(none.contains("has no store"), "{none}");
+        begin_encryption(&plain, &key(1)).unwrap();
+        let again = message(begin_encryption(&plain, &key(1)));
+        assert!(again.contains("is encrypted already"), "{again}");
+        let keys = open_or_create(&plain, Some(&key(1))).unwrap().unwrap();
+        assert!(keys.keys().accepts_plain());
     }
 }

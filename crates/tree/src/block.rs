@@ -118,11 +118,33 @@ impl BlockForm {
         open(ciphers, head, place, payload)
     }
 
-    /// Whether a block is encrypted with another store key than new ones. Its content is not checked.
-    pub(crate) fn has_old_key(&self, block: &[u8], offset: u64) -> Result<bool> {
+    /// Completes a block of one place for another one.
+    pub(crate) fn seal_again(&self, block: &mut [u8], from: Place, to: Place) -> Result<()> {
+        if self.accepts_as_plain(block) {
+            seal_block(block, to.offset);
+            return Ok(());
+        }
+        self.unseal(block, from)?;
+        self.seal(block, to);
+        Ok(())
+    }
+
+    /// Whether a block is not encrypted and is accepted nevertheless, because the store is being encrypted.
+    fn accepts_as_plain(&self, block: &[u8]) -> bool {
+        let codec = block.get(CODEC_AT);
+        let is_plain = codec.is_some_and(|codec| codec & IS_SEALED == 0);
+        is_plain && (self.0.as_ref()).is_some_and(|ciphers| ciphers.accepts_plain())
+    }
+
+    /// Whether a block is not encrypted as new ones are: with another store key, or not at all. `block` has at least its header, and
+    /// the whole head if it is encrypted. The content is not checked.
+    pub(crate) fn is_old(&self, block: &[u8], offset: u64) -> Result<bool> {
         let Some(ciphers) = &self.0 else {
             return Ok(false);
         };
+        if self.accepts_as_plain(block) {
+            return Ok(true);
+        }
         check_form(block, offset)?;
         let seal = block[BLOCK_HEADER_BYTES..].first_chunk();
         let seal = seal.expect("the block is longer than its head");
@@ -141,6 +163,9 @@ impl BlockForm {
             return Err(corrupt(place.offset, what));
         }
         check_block(block, place.offset)?;
+        if self.accepts_as_plain(block) {
+            return visit(block);
+        }
         let Some(ciphers) = &self.0 else {
             if block[CODEC_AT] & IS_SEALED != 0 {
                 let what = "a block is encrypted, but the store is not";

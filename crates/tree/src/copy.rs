@@ -311,9 +311,9 @@ fn read_extent(
                     return Err(error);
                 }
                 let block = &mut buffer[..used];
-                data.form.unseal(block, Place::new(other, extent.birth))?;
+                let place = |offset| Place::new(offset, extent.birth);
                 data.form
-                    .seal(block, Place::new(extent.offset, extent.birth));
+                    .seal_again(block, place(other), place(extent.offset))?;
             }
             used
         }

@@ -112,14 +112,17 @@ impl DataFile {
         Ok(skip)
     }
 
-    /// Whether a block is encrypted with another store key than new ones.
-    pub(crate) fn has_old_key(&self, place: Place) -> Result<bool> {
+    /// Whether a block is not encrypted as new ones are.
+    pub(crate) fn has_old_form(&self, place: Place) -> Result<bool> {
         if !self.form.is_encrypted() {
             return Ok(false);
         }
+        // A block that is not encrypted may end before the seal of another one would.
+        let room = self.space.stats().file_bytes.saturating_sub(place.offset);
+        let wanted = self.form.head_bytes().min(room as usize);
         let mut buffer = AlignedBuf::default();
-        let at = self.read(place.offset, self.form.head_bytes(), &mut buffer)?;
-        self.form.has_old_key(&buffer[at..], place.offset)
+        let at = self.read(place.offset, wanted, &mut buffer)?;
+        self.form.is_old(&buffer[at..], place.offset)
     }
 
     /// Writes bytes at the start of an extent, padded with zeros.
@@ -248,6 +251,26 @@ impl DataFile {
     /// no errors.
     pub(crate) fn punch_free(&self) {
         self.punch_from(PUNCH_BYTES_MIN);
+    }
+
+    /// Overwrites all that is free, where it cannot be returned to the file system.
+    pub(crate) fn clear_free(&self) -> Result<()> {
+        let mut zeros = AlignedBuf::with_capacity(WRITE_BYTES);
+        zeros.resize(WRITE_BYTES);
+        let mut result = Ok(());
+        self.space.visit_free(ALIGNMENT as u64, |offset, len| {
+            if result.is_err() || self.file.punch_hole(offset, len).is_ok() {
+                return;
+            }
+            let mut at = offset;
+            while at < offset + len && result.is_ok() {
+                let part = zeros.len().min((offset + len - at) as usize);
+                let written = self.file.write_at(&zeros[..part], at);
+                result = written.map_err(Error::io(format!("clearing {DATA_FILE} at {at}")));
+                at += part as u64;
+            }
+        });
+        result
     }
 
     fn punch_from(&self, least: u64) {

@@ -349,13 +349,13 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
     let check = |found: u32| match (found & IS_ENCRYPTED != 0, ciphers) {
         _ if found & !IS_ENCRYPTED != FORMAT_VERSION => Err(unknown()),
         (true, None) => Err(needs_key()),
-        (false, Some(_)) => Err(has_no_key()),
+        (false, Some(ciphers)) if !ciphers.accepts_plain() => Err(has_no_key()),
         _ => Ok(()),
     };
     match newest {
         Some(((version, copy), superblock)) => {
             check(version)?;
-            if let Some(ciphers) = ciphers {
+            if let Some(ciphers) = ciphers.filter(|_| version & IS_ENCRYPTED != 0) {
                 check_seal(ciphers, copy, slot)?;
             }
             Ok(Some(superblock))

@@ -1,4 +1,5 @@
-//! Replacement of store keys: what was encrypted with older ones is written again with the current one.
+//! Replacement of store keys: what was encrypted with older ones is written again with the current one. So is what is not encrypted,
+//! in a store that is being encrypted.
 //!
 //! The old keys stay in the key store. Older parts of the log, copies and files beside the store may need them.
 
@@ -6,6 +7,7 @@ use crate::block::Place;
 use crate::damage::Activity;
 use crate::engine::Engine;
 use crate::fail_stop::watch;
+use crate::log;
 use crate::node::Rewriting;
 use crate::store::Store;
 use crate::version::TreePage;
@@ -23,8 +25,8 @@ pub struct Reencryption {
 }
 
 impl Store {
-    /// Writes everything in the data file again that is encrypted with another store key than the current one, and writes two
-    /// checkpoints. Readers and writers go on meanwhile. Reads one block of each run to find its key.
+    /// Writes everything in the data file again that is encrypted with another store key than the current one, or not at all, and writes
+    /// two checkpoints. Readers and writers go on meanwhile. Reads one block of each run to find its key.
     ///
     /// `goes_on` is called before each step, which writes about one leaf; it ends the work by returning false. A nearly full disk
     /// ends it, too. What was written until then is not written again by the next call.
@@ -47,6 +49,11 @@ impl Store {
                 if let Some(log) = engine.log.get() {
                     log.leave_segment();
                 }
+                if engine.accepts_plain() {
+                    // What the second one has released is free after a third one.
+                    engine.checkpoint_committed_trees()?;
+                    engine.runs.data.clear_free()?;
+                }
                 (outcome.is_done, outcome.skipped) = (true, skipped);
             }
             Ok(())
@@ -54,9 +61,24 @@ impl Store {
         outcome.bytes = engine.written_bytes() - before;
         Ok(outcome)
     }
+
+    /// Whether all groups of the log are encrypted. In a store that is being encrypted older ones may not be; they leave with the log
+    /// that no checkpoint and no reader needs any more.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn is_log_encrypted(&self) -> Result<bool> {
+        log::is_encrypted(&*self.engine().options.disk)
+    }
 }
 
 impl Engine {
+    /// Whether content is accepted that is not encrypted.
+    fn accepts_plain(&self) -> bool {
+        let ciphers = self.runs.data.form.ciphers();
+        ciphers.is_some_and(|ciphers| ciphers.accepts_plain())
+    }
+
     /// The number of parts that were skipped; `None` if it was ended early.
     fn reencrypt_trees(&self, goes_on: &mut impl FnMut() -> bool) -> Result<Option<u64>> {
         let (mut saved, mut skipped) = (self.written_bytes(), 0);
@@ -117,7 +139,7 @@ impl Engine {
                 offsets.map(move |at| Place::new(at, copies.birth))
             });
             // A damaged copy is written again as well.
-            let mut old = places.map(|place| self.runs.data.has_old_key(place).unwrap_or(true));
+            let mut old = places.map(|place| self.runs.data.has_old_form(place).unwrap_or(true));
             old.any(|is_old| is_old)
         };
         let pages = trees.pages().iter().map(|page| &**page).filter(is_old);

@@ -277,6 +277,42 @@ def all_data_gets_a_new_store_key_in_the_background(path, seed):
 
 @test
 @in_folder
+def a_directory_is_encrypted_while_it_is_used(path, seed):
+    source = random.Random(seed)
+    key = new_key(os.path.join(path, "key"))
+    with Server(BINARY, folder=path) as server:
+        server.start()
+        with connect(server) as client:
+            fill(client)
+        server.kill()
+    assert leaks(server.dbpath), "the secret is there"
+    on = ["--encryptionKeyFile", key]
+    frond("encrypt", "--dbpath", server.dbpath, *on)
+    said = frond("encrypt", "--dbpath", server.dbpath, *on, check=False)
+    assert "is encrypted already" in said, said
+    with encrypted(path, key) as server:
+        server.start()
+        # The next start goes on.
+        time.sleep(source.uniform(0, 0.5))
+        server.kill()
+        server.start()
+        with connect(server) as client:
+            client.b.c.insert_one({"_id": "last", "t": SECRET.decode()})
+            wait_until("all is encrypted", lambda: keys_of(server)["allDataIsEncrypted"])
+            equal(client.b.c.count_documents({}), DOCUMENTS + 1)
+            equal(leaks(server.dbpath), [])
+        server.stop()
+    equal(leaks(server.dbpath), [])
+    frond("verify", "--dbpath", server.dbpath, *on)
+    with encrypted(path, key) as server:
+        server.start()
+        with connect(server) as client:
+            equal(client.b.c.count_documents({}), DOCUMENTS + 1)
+        server.stop()
+
+
+@test
+@in_folder
 def a_rotation_that_is_killed_leaves_one_of_two_keys(path, seed):
     source = random.Random(seed)
     key = new_key(os.path.join(path, "key"))

@@ -1,4 +1,5 @@
-//! Encryption of stored data with the current store key, after a rotation has added one.
+//! Encryption of stored data with the current store key: after a rotation has added one, and in a directory that `frond encrypt` has
+//! prepared.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,11 +33,15 @@ pub fn reencrypt(server: &Arc<Server>) -> std::io::Result<Job> {
                 return;
             };
             let done = &server.maintenance.reencrypted_key;
-            if keys.count == 1 {
+            if keys.count == 1 && !keys.accepts_plain {
                 done.store(keys.current, Relaxed);
             }
+            let is_done = done.load(Relaxed) == keys.current;
             let waits = failed.is_some_and(|(key, at)| key == keys.current && at.elapsed() < RETRY);
-            if done.load(Relaxed) == keys.current || waits {
+            if is_done && keys.accepts_plain && !waits && !finish(&server) {
+                failed = Some((keys.current, Instant::now()));
+            }
+            if is_done || waits {
                 std::thread::sleep(LOOK);
                 continue;
             }
@@ -54,7 +59,7 @@ pub fn reencrypt(server: &Arc<Server>) -> std::io::Result<Job> {
 fn reencrypt_once(server: &Server, limits: &OpContext, key: u32) -> bool {
     log(
         server,
-        "Data with older store keys is encrypted again",
+        "Data without the current store key is encrypted with it",
         9_100_080,
         key,
         None,
@@ -81,6 +86,34 @@ fn reencrypt_once(server: &Server, limits: &OpContext, key: u32) -> bool {
     };
     log(server, said, 9_100_081, key, Some(outcome));
     is_done
+}
+
+/// Ends the encryption of the directory, unless the log is not encrypted yet. False if it has failed.
+fn finish(server: &Server) -> bool {
+    let master = server.settings.encryption.master_key();
+    let master = master.map_err(|error| error.to_string());
+    let finished = master.and_then(|master| match master {
+        Some(master) => {
+            let finished = server.store.finish_encryption(&master);
+            finished.map_err(|error| error.message())
+        }
+        None => Err("there is no master key".to_owned()),
+    });
+    let (component, context) = (Component::Storage, "Reencryption");
+    match finished {
+        Ok(true) => {
+            let said = "All data is encrypted";
+            (server.log).info(component, 9_100_082, context, said, &doc! {});
+        }
+        Ok(false) => {}
+        Err(why) => {
+            let said =
+                "The encryption of the data cannot be ended; this is tried again in 10 minutes";
+            (server.log).warning(component, 9_100_083, context, said, &doc! {"error": why});
+            return false;
+        }
+    }
+    true
 }
 
 fn log(server: &Server, said: &str, id: u32, key: u32, outcome: Option<Result<Reencryption>>) {

@@ -23,6 +23,7 @@ impl DocumentStore {
             current: keys.keys().current(),
             count: keys.keys().count(),
             version: keys.version(),
+            accepts_plain: keys.keys().accepts_plain(),
         })
     }
 
@@ -40,7 +41,23 @@ impl DocumentStore {
             .ok_or_else(|| refused("the store is not encrypted").into())
     }
 
-    /// Encrypts everything in the data file with the current store key that has an older one, while others read and write.
+    /// Ends the encryption of a store, of whose data file everything is encrypted: from now on nothing is accepted that is not. False if
+    /// parts of the log are not encrypted yet.
+    ///
+    /// # Errors
+    /// If the store is not encrypted, the key store has another master key or cannot be written; errors of the engine.
+    pub fn finish_encryption(&self, master: &MasterKey) -> Result<bool> {
+        let keys = self.open_keys();
+        let keys = keys.ok_or_else(|| refused("the store is not encrypted"))?;
+        if !OwnFiles::new(self.engine()).require()?.is_log_encrypted()? {
+            return Ok(false);
+        }
+        let finished = keys.lock().refuse_plain(master);
+        finished.map_err(|error| of_keys(&error))?;
+        Ok(true)
+    }
+
+    /// Encrypts everything in the data file with the current store key that has an older one or none, while others read and write.
     /// `goes_on` is called before each step, and ends the work by returning false.
     ///
     /// # Errors

@@ -411,7 +411,10 @@ impl Found {
                 frames,
             });
         }
-        if disk.ciphers().is_some() {
+        if disk
+            .ciphers()
+            .is_some_and(|ciphers| !ciphers.accepts_plain())
+        {
             return Err(Error::Corrupt {
                 file: BUFFER_FILE.to_owned(),
                 offset: 0,

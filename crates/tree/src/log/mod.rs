@@ -57,6 +57,7 @@ use recovered::Recovered;
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room, replay_member};
 pub(crate) use segment::segment_name;
 use segment::{Failure, SegmentWriter};
+pub(crate) use segment_reader::is_encrypted;
 use state::{LeftInBuffers, Shared, Stall};
 pub use tail::{LogPiece, LogTail};
 pub(crate) use units::{Unit, place as unit_place, seal as seal_unit, units};

@@ -6,7 +6,7 @@ use frond_encryption::Ciphers;
 
 use super::group::{self, HEADER_BYTES, Header};
 use super::sealing;
-use super::segment::{open_segment, segment_name};
+use super::segment::{open_existing, open_segment, segment_name, segments};
 use crate::block::needs_key;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -16,6 +16,22 @@ use xxhash_rust::xxh3::xxh3_64;
 const SCAN_BYTES: usize = 1 << 20;
 
 pub(super) const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
+
+/// Whether all groups of a log are encrypted.
+pub(crate) fn is_encrypted(disk: &dyn Disk) -> Result<bool> {
+    for start in segments(disk)? {
+        // It may be deleted at any time.
+        let Some(file) = open_existing(disk, start)? else {
+            continue;
+        };
+        // What follows an encrypted group is encrypted.
+        let first = Segment::of(disk, file, start)?.header(0)?;
+        if first.is_some_and(|header| !header.is_sealed) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
 
 /// A segment that is read.
 pub(super) struct Segment {
@@ -67,11 +83,11 @@ impl Segment {
         Ok(header)
     }
 
-    /// Fails for an encrypted group if there are no keys, and for any other one if there are.
+    /// Fails for an encrypted group if there are no keys, and for any other one if there are, unless the store is being encrypted.
     pub(super) fn check_form(&self, at: u64, header: &Header) -> Result<()> {
         match (header.is_sealed, &self.ciphers) {
             (true, None) => Err(needs_key()),
-            (false, Some(_)) => {
+            (false, Some(ciphers)) if !ciphers.accepts_plain() => {
                 Err(self.corrupt(at, "a group of the log is not encrypted, but the store is"))
             }
             _ => Ok(()),
@@ -89,11 +105,11 @@ impl Segment {
             return Ok(None);
         }
         match &self.ciphers {
-            None => Ok(Some((*header, group))),
-            Some(ciphers) => {
+            Some(ciphers) if header.is_sealed || !ciphers.accepts_plain() => {
                 let opened = sealing::open(ciphers, header, group);
                 opened.map(Some).map_err(|what| self.corrupt(at, what))
             }
+            _ => Ok(Some((*header, group))),
         }
     }
 

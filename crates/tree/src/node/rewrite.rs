@@ -176,6 +176,6 @@ impl Builder {
     }
 
     fn is_old(&self, place: Place) -> Result<bool> {
-        self.store.data.has_old_key(place)
+        self.store.data.has_old_form(place)
     }
 }

@@ -370,6 +370,8 @@ fn salvage_changes_the_key_of_a_store() {
 struct Rotated {
     directory: tempfile::TempDir,
     keys: KeyStore,
+    /// Whether it has no key yet.
+    is_plain: bool,
     /// The values of each tree.
     model: BTreeMap<TreeId, BTreeMap<u32, Vec<u8>>>,
 }
@@ -383,8 +385,25 @@ impl Rotated {
         Rotated {
             directory,
             keys,
+            is_plain: false,
             model: BTreeMap::new(),
         }
+    }
+
+    /// One that is not encrypted yet.
+    fn plain() -> Rotated {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = KeyStore::create_for_plain(directory.path(), &Key::new([9; 32])).unwrap();
+        Rotated {
+            directory,
+            keys,
+            is_plain: true,
+            model: BTreeMap::new(),
+        }
+    }
+
+    fn keys(&self) -> Option<&Arc<StoreKeys>> {
+        (!self.is_plain).then_some(self.keys.keys())
     }
 
     fn open(&self) -> Store {
@@ -392,11 +411,11 @@ impl Rotated {
     }
 
     fn open_copy(&self, directory: &Path) -> Result<Store, Error> {
-        Store::open(options_with(directory, Some(self.keys.keys())))
+        Store::open(options_with(directory, self.keys()))
     }
 
     fn verify(&self, directory: &Path) -> VerifyReport {
-        let options = options_with(directory, Some(self.keys.keys()));
+        let options = options_with(directory, self.keys());
         Store::verify(&options, &mut |_| {}).unwrap()
     }
 
@@ -567,4 +586,95 @@ fn a_reencryption_skips_what_is_damaged() {
     assert_eq!(store.damage().len(), 1);
     store.close().unwrap();
     assert_eq!(rotated.verify(rotated.directory.path()).problems.len(), 1);
+}
+
+#[test]
+fn a_store_is_encrypted_while_it_is_read_and_written() {
+    let mut rotated = Rotated::plain();
+    let path = rotated.directory.path().to_owned();
+    let store = rotated.open();
+    rotated.write(&store, 0..300);
+    store.checkpoint().unwrap();
+    rotated.write(&store, 300..310);
+    // A killed process: the last frames are in the buffer of the log only.
+    let killed = copy_files(&path);
+    store.close().unwrap();
+    assert!(!leaks(&path).is_empty() && !leaks(killed.path()).is_empty());
+    rotated.is_plain = false;
+    let again = rotated.open_copy(killed.path()).unwrap();
+    rotated.check(&again);
+    again.close().unwrap();
+
+    let mut store = rotated.open();
+    rotated.check(&store);
+    let (mut round, mut steps) = (310, 0);
+    let outcome = store.reencrypt(|| {
+        steps += 1;
+        if steps % 8 == 0 && round < 400 {
+            rotated.write(&store, round..round + 1);
+            round += 1;
+        }
+        if steps % 64 == 0 {
+            let killed = copy_files(&path);
+            assert_eq!(rotated.verify(killed.path()).problems, []);
+            let again = rotated.open_copy(killed.path()).unwrap();
+            rotated.check(&again);
+            again.close().unwrap();
+            // Of which a copy is made, with what is encrypted and what is not.
+            let target = tempfile::tempdir().unwrap();
+            let copied = Copied::take(&store, None).unwrap();
+            let options = options_with(target.path(), rotated.keys());
+            copied.restore(options, RestorePoint::End).unwrap();
+            let restored = rotated.open_copy(target.path()).unwrap();
+            rotated.check(&restored);
+            restored.close().unwrap();
+        }
+        true
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.is_done, outcome.skipped), (true, 0));
+    assert_eq!(Rotated::keys_in_use(&store), BTreeSet::from([1]));
+    rotated.check(&store);
+    // The log of the last but one checkpoint is kept for a while.
+    while !store.is_log_encrypted().unwrap() {
+        store.compact().unwrap();
+    }
+    assert_eq!(leaks(&path), Vec::<String>::new());
+    rotated.keys.refuse_plain(&Key::new([9; 32])).unwrap();
+    for _ in 0..2 {
+        rotated.check(&store);
+        store.close().unwrap();
+        store = rotated.open();
+    }
+    store.close().unwrap();
+    assert_eq!(rotated.verify(&path).problems, []);
+}
+
+#[test]
+fn what_is_not_encrypted_is_refused_once_all_is() {
+    let mut rotated = Rotated::plain();
+    let store = rotated.open();
+    rotated.write(&store, 0..100);
+    store.close().unwrap();
+    rotated.is_plain = false;
+    let plain = copy_files(rotated.directory.path());
+    rotated.keys.refuse_plain(&Key::new([9; 32])).unwrap();
+    let error = rotated.open_copy(plain.path()).err().unwrap().to_string();
+    assert!(error.contains("not encrypted"), "{error}");
+    // The log alone, and the log with its buffer.
+    for kept in ["log-", "log-b"] {
+        let copy = copy_files(plain.path());
+        for entry in std::fs::read_dir(copy.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if !name.starts_with(kept) {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+        if let Err(error) = rotated.open_copy(copy.path()) {
+            assert!(error.to_string().contains("not encrypted"), "{error}");
+        } else {
+            panic!("{kept} is accepted");
+        }
+    }
 }

@@ -151,6 +151,7 @@ fn encryption(server: &Server, keys: KeysInfo) -> DocBuf {
     doc! {
         "encryptionEnabled": true,
         "encryptionCipherMode": "AES256-GCM",
+        "allDataIsEncrypted": !keys.accepts_plain,
         "storeKeys": keys.count as i64,
         "currentStoreKey": i64::from(keys.current),
         "allDataHasCurrentStoreKey": reencrypted == keys.current,
