@@ -103,6 +103,14 @@ impl StoreKeys {
         self.set.store(Arc::new(set));
     }
 
+    /// The same keys, with which content is accepted that is not encrypted, for simulations.
+    #[doc(hidden)]
+    pub fn accepting_plain(&self) -> Arc<StoreKeys> {
+        let keys = StoreKeys::new(KeySet::clone(&self.set()));
+        keys.accept_plain(true);
+        keys
+    }
+
     /// Adds a key, which becomes the current one, for simulations. [`crate::KeyStore::rotate`] makes it durable before.
     #[doc(hidden)]
     pub fn add(&self, key: Key) {

@@ -30,6 +30,9 @@ pub(crate) fn is_encrypted(disk: &dyn Disk) -> Result<bool> {
             return Ok(false);
         }
     }
+    // A crash of the machine must not bring back one that was deleted.
+    disk.sync_directory()
+        .map_err(Error::io("syncing the store's directory"))?;
     Ok(true)
 }
 

@@ -99,7 +99,7 @@ impl World {
     fn restore(&mut self, copied: &Copied) {
         let disk = SimDisk::new(self.random.random());
         let options = Options {
-            disk: self.with_keys(&disk),
+            disk: self.with_keys_of_copy(&disk),
             journal: true,
             ..self.options()
         };

@@ -71,6 +71,8 @@ counts! {
     incremental_copies: "of them on top of others, over crashes too",
     archived: "archives of the log restored",
     archive_gaps: "archives that ended because the log was gone",
+    reencrypted: "times that all data had a new store key",
+    encrypted: "stores that were encrypted while they were used",
     verified: "crashed stores verified",
     crash_lives: "lives that end at an operation of the disk",
     open_crashes: "crashes while a store is opened",

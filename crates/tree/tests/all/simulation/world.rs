@@ -33,6 +33,8 @@ pub struct World {
     pub journal: bool,
     /// The keys of an encrypted store.
     keys: Option<Arc<StoreKeys>>,
+    /// Whether it is encrypted after a while.
+    is_to_be_encrypted: bool,
     pub fanout: usize,
     pub memtable_bytes: usize,
     /// Whether the store is verified after a crash.
@@ -91,15 +93,21 @@ enum End {
     Failed,
 }
 
+fn first_key() -> Arc<StoreKeys> {
+    StoreKeys::single(Key::new([7; 32]))
+}
+
 /// Runs one seed. `inline` decides all, and so does the machine's scheduler without it.
 pub fn run(seed: u64, inline: bool, encrypted: bool) -> Outcome {
     let mut random = SmallRng::seed_from_u64(seed);
+    let begins_plain = (seed / 4).is_multiple_of(3);
     let mut world = World {
         disk: SimDisk::new(random.random()),
         inline,
         flush_threads: 1 + (seed / 2 % 4) as usize,
         journal: random.random_bool(0.9),
-        keys: encrypted.then(|| StoreKeys::single(Key::new([7; 32]))),
+        keys: (encrypted && !begins_plain).then(first_key),
+        is_to_be_encrypted: encrypted && begins_plain,
         fanout: random.random_range(4..8),
         memtable_bytes: 16 << 10 << random.random_range(0..3),
         verifies: seed.is_multiple_of(3),
@@ -164,8 +172,18 @@ impl World {
 
     /// A disk as the engine gets it. Each open has ciphers of its own.
     pub fn with_keys(&self, disk: &SimDisk) -> Arc<dyn Disk> {
+        World::with(self.keys.as_ref(), disk)
+    }
+
+    /// As [`World::with_keys`], for a copy that may be older than the encryption of the store.
+    pub fn with_keys_of_copy(&self, disk: &SimDisk) -> Arc<dyn Disk> {
+        let keys = self.keys.as_ref().map(|keys| keys.accepting_plain());
+        World::with(keys.as_ref(), disk)
+    }
+
+    fn with(keys: Option<&Arc<StoreKeys>>, disk: &SimDisk) -> Arc<dyn Disk> {
         let disk = Arc::new(disk.clone());
-        match &self.keys {
+        match keys {
             None => disk,
             Some(keys) => {
                 let ciphers = Ciphers::simulated(keys, disk.unique_name()).unwrap();
@@ -186,6 +204,11 @@ impl World {
         (self.looked, self.syncs_fail, self.is_there) = (false, false, false);
         self.durable_stamp = 0;
         self.transfers.clear();
+        if self.is_to_be_encrypted && self.random.random_bool(0.3) {
+            let keys = first_key();
+            keys.accept_plain(true);
+            (self.keys, self.is_to_be_encrypted) = (Some(keys), false);
+        }
         // Not while the store is open: the ciphers would take a salt that the seed does not determine.
         if let Some(keys) = &self.keys
             && self.random.random_bool(0.2)
@@ -366,12 +389,7 @@ impl World {
             86 => self.load(store),
             // It may be interrupted.
             87 if self.keys.is_some() && self.pending.len().is_multiple_of(3) => {
-                let mut steps = self.pending.len() * 5;
-                let rewritten = store.reencrypt(|| {
-                    steps = steps.saturating_sub(1);
-                    steps > 0
-                });
-                self.saved(rewritten.map(|_| ()))
+                self.reencrypt(store)
             }
             // Of all trees, or of those that there are, one by one.
             87 if self.pending.len().is_multiple_of(2) => self.saved(store.compact()),
@@ -392,6 +410,29 @@ impl World {
             99 if self.chance(0.4) => self.copy(store, held),
             _ => self.check_one(&store.snapshot(), &self.now.clone()),
         }
+    }
+
+    fn reencrypt(&mut self, store: &Store) -> Result<(), Error> {
+        let mut steps = self.pending.len() * 5;
+        let outcome = store.reencrypt(|| {
+            steps = steps.saturating_sub(1);
+            steps > 0
+        });
+        let outcome = outcome?;
+        self.saved(Ok(()))?;
+        let Some(keys) = self
+            .keys
+            .as_ref()
+            .filter(|_| outcome.is_done && outcome.skipped == 0)
+        else {
+            return Ok(());
+        };
+        self.outcome.counts.reencrypted += 1;
+        if keys.accepts_plain() && store.is_log_encrypted()? {
+            keys.accept_plain(false);
+            self.outcome.counts.encrypted += 1;
+        }
+        Ok(())
     }
 
     /// Compares one tree.
