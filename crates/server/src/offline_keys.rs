@@ -80,7 +80,7 @@ pub fn encrypt_command() -> Command {
     Command::new("encrypt")
         .about("Prepare the data directory of a stopped server to be encrypted")
         .long_about(
-            "Makes the key store of a data directory that is not encrypted. Start the server with --enableEncryption and the same \
+            "Makes the key store of a data directory that is not encrypted, and encrypts the log. Start the server with --enableEncryption and the same \
              master key then: it encrypts the data in the background, while clients use it. Do so with one member of a replica set \
              after the other.",
         )

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use frond_storage::error::Result;
 use frond_storage::keyspace::EngineError;
-use frond_storage::keyspace::disk::{Disk, EncryptedDisk};
+use frond_storage::keyspace::disk::{Disk, EncryptedDisk, FsDisk};
+use frond_storage::keyspace::encrypt_log;
 
 /// The keys of an open store.
 pub(crate) type OpenKeys = Arc<Mutex<KeyStore>>;
@@ -187,21 +188,28 @@ pub fn check_keys(directory: &Path, master: &MasterKey) -> Result<()> {
 }
 
 /// Prepares a directory that no server uses to be encrypted by the next one: it gets a key store, and content that is not encrypted is
-/// accepted until all of it is.
+/// accepted until all of it is. Encrypts the log. A call that was interrupted can be repeated.
 ///
 /// # Errors
-/// If the directory has a key store or no store, or the key store cannot be written.
+/// If the directory is encrypted or has no store, the master key is another one than before, or something cannot be written.
 pub fn begin_encryption(directory: &Path, master: &MasterKey) -> Result<()> {
     let shown = directory.display();
-    if exists(directory)? {
-        return Err(refused(format!("{shown} is encrypted already, or being encrypted")).into());
-    }
     if !has_store(directory)? {
         let text = "has no store; a server with --enableEncryption makes an encrypted one";
         return Err(refused(format!("{shown} {text}")).into());
     }
-    let made = KeyStore::create_for_plain(directory, master).map_err(|error| of_keys(&error));
-    Ok(made.map(drop)?)
+    let keys = if exists(directory)? {
+        KeyStore::read(directory, master)
+    } else {
+        KeyStore::create_for_plain(directory, master)
+    };
+    let keys = keys.map_err(|error| of_keys(&error))?;
+    if !keys.keys().accepts_plain() {
+        return Err(refused(format!("{shown} is encrypted already")).into());
+    }
+    let files = Arc::new(FsDisk::new(directory.to_owned(), false));
+    let disk = with_keys(directory, files, Some(keys.keys()))?;
+    Ok(encrypt_log(&*disk)?)
 }
 
 /// Encrypts the store keys of a directory that no server uses with another master key.
@@ -279,10 +287,15 @@ mod tests {
         let message = |result: Result<()>| result.unwrap_err().to_string();
         let none = message(begin_encryption(&directory.path().join("none"), &key(1)));
         assert!(none.contains("has no store"), "{none}");
+        // It can be repeated, with the same key.
         begin_encryption(&plain, &key(1)).unwrap();
+        begin_encryption(&plain, &key(1)).unwrap();
+        let wrong = message(begin_encryption(&plain, &key(2)));
+        assert!(wrong.contains("master key is not the one"), "{wrong}");
+        let mut keys = open_or_create(&plain, Some(&key(1))).unwrap().unwrap();
+        assert!(keys.keys().accepts_plain());
+        keys.refuse_plain(&key(1)).unwrap();
         let again = message(begin_encryption(&plain, &key(1)));
         assert!(again.contains("is encrypted already"), "{again}");
-        let keys = open_or_create(&plain, Some(&key(1))).unwrap().unwrap();
-        assert!(keys.keys().accepts_plain());
     }
 }

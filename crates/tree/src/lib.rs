@@ -126,7 +126,7 @@ pub use frond_kv::{
     TreeId, TreeOptions, TreeStats, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX, Waits, key_hash,
 };
 pub use inspect::{Problem, ProblemKind, Progress};
-pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
+pub use log::{LogPiece, LogTail, RestorePoint, encrypt_log, groups_after};
 pub use options::{LogRecovery, Options};
 pub use reencryption::Reencryption;
 pub use restore::{Restored, finish_restore, log_file_name};

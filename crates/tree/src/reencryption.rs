@@ -62,8 +62,8 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Whether all groups of the log are encrypted. In a store that is being encrypted older ones may not be; they leave with the log
-    /// that no checkpoint and no reader needs any more.
+    /// Whether all groups of the log are encrypted. If [`crate::encrypt_log`] has left some as they were, they leave with the log that no
+    /// checkpoint and no reader needs any more.
     ///
     /// # Errors
     /// Errors of the disk.

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 
+from harness.replica_set import ReplicaSet, assert_same
 from harness.server import Server, ServerError
 from harness.tap import equal, raises, run, test
 from harness.waiting import PATIENCE, wait_until
@@ -288,8 +289,6 @@ def a_directory_is_encrypted_while_it_is_used(path, seed):
     assert leaks(server.dbpath), "the secret is there"
     on = ["--encryptionKeyFile", key]
     frond("encrypt", "--dbpath", server.dbpath, *on)
-    said = frond("encrypt", "--dbpath", server.dbpath, *on, check=False)
-    assert "is encrypted already" in said, said
     with encrypted(path, key) as server:
         server.start()
         # The next start goes on.
@@ -304,11 +303,49 @@ def a_directory_is_encrypted_while_it_is_used(path, seed):
         server.stop()
     equal(leaks(server.dbpath), [])
     frond("verify", "--dbpath", server.dbpath, *on)
+    said = frond("encrypt", "--dbpath", server.dbpath, *on, check=False)
+    assert "is encrypted already" in said, said
     with encrypted(path, key) as server:
         server.start()
         with connect(server) as client:
             equal(client.b.c.count_documents({}), DOCUMENTS + 1)
         server.stop()
+
+
+@test
+@in_folder
+def a_replica_set_is_encrypted_member_by_member(path, _):
+    key = new_key(os.path.join(path, "key"))
+    on = ["--encryptionKeyFile", key]
+    with ReplicaSet(BINARY) as replica_set:
+        replica_set.start()
+        with replica_set.connect(w="majority") as client:
+            fill(client)
+            for member in list(replica_set.members):
+                member.stop()
+                # The others go on without it.
+                client.b.c.insert_one({"_id": f"{member.number} stopped", "t": SECRET.decode()})
+                frond("encrypt", "--dbpath", member.dbpath, *on)
+                member.options += ["--enableEncryption", *on]
+                member.start()
+                replica_set.wait_until_steady()
+                client.b.c.insert_one({"_id": f"{member.number} started", "t": SECRET.decode()})
+            for member in replica_set.members:
+                shown = functools.partial(member.command, "serverStatus")
+                wait_until("all is encrypted", lambda shown=shown: shown()["encryptionAtRest"]["allDataIsEncrypted"])
+            # One that begins anew copies the files of another one, with its keys.
+            anew = replica_set.secondaries[0]
+            anew.kill()
+            anew.empty()
+            anew.start()
+            replica_set.wait_until_steady()
+            replica_set.catch_up()
+            equal(client.b.c.count_documents({}), DOCUMENTS + 6)
+            assert_same(replica_set)
+        for member in replica_set.members:
+            member.stop()
+            equal(leaks(member.dbpath), [])
+            frond("verify", "--dbpath", member.dbpath, *on)
 
 
 @test

@@ -36,8 +36,8 @@ pub use frond_tree::{
     default_reserve as default_disk_reserve, disk,
 };
 pub use frond_tree::{
-    CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, finish_restore,
-    groups_after, log_file_name,
+    CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, encrypt_log,
+    finish_restore, groups_after, log_file_name,
 };
 pub use frond_tree::{
     FormatVersion, Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,

@@ -270,6 +270,18 @@ pub(super) fn sync(disk: &dyn Disk) -> Result<()> {
     synced.map_err(Error::io(format!("syncing {BUFFER_FILE}")))
 }
 
+/// Whether there is a file that is not encrypted.
+pub(super) fn is_plain(disk: &dyn Disk) -> Result<bool> {
+    let context = || Error::io(format!("reading {BUFFER_FILE}"));
+    let names = disk.list().map_err(context())?;
+    if !names.iter().any(|name| name == BUFFER_FILE) {
+        return Ok(false);
+    }
+    let file = disk.open(BUFFER_FILE, false).map_err(context())?;
+    let header = read_header(&*file).map_err(context())?;
+    Ok(header.is_some_and(|header| !header.is_sealed))
+}
+
 /// Makes or reuses the file, begins a new epoch, and maps both halves. What the last epoch left is in the segments.
 /// If this fails, it removes the file, and the inner error is the reason.
 pub(super) fn open(disk: &dyn Disk, half_bytes: usize) -> Result<Result<[Buffer; 2]>> {

@@ -151,6 +151,10 @@ pub(crate) fn replay_member(
         });
         group::push_frame(&mut left.frames, payload);
     }
+    if left.is_none() && disk.ciphers().is_some() && buffer::is_plain(&**disk)? {
+        // It has nothing that is not in the segments, which are synced. The next one is made when the member leads.
+        buffer::remove(&**disk)?;
+    }
     let mut writer = walked.writer(disk);
     // Entries are synced before a checkpoint relies on them, so none before `from` was lost.
     if let Some((file, start, len)) = walked.tail {

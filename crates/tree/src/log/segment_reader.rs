@@ -6,7 +6,7 @@ use frond_encryption::Ciphers;
 
 use super::group::{self, HEADER_BYTES, Header};
 use super::sealing;
-use super::segment::{open_existing, open_segment, segment_name, segments};
+use super::segment::{open_segment, segment_name};
 use crate::block::needs_key;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -16,25 +16,6 @@ use xxhash_rust::xxh3::xxh3_64;
 const SCAN_BYTES: usize = 1 << 20;
 
 pub(super) const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
-
-/// Whether all groups of a log are encrypted.
-pub(crate) fn is_encrypted(disk: &dyn Disk) -> Result<bool> {
-    for start in segments(disk)? {
-        // It may be deleted at any time.
-        let Some(file) = open_existing(disk, start)? else {
-            continue;
-        };
-        // What follows an encrypted group is encrypted.
-        let first = Segment::of(disk, file, start)?.header(0)?;
-        if first.is_some_and(|header| !header.is_sealed) {
-            return Ok(false);
-        }
-    }
-    // A crash of the machine must not bring back one that was deleted.
-    disk.sync_directory()
-        .map_err(Error::io("syncing the store's directory"))?;
-    Ok(true)
-}
 
 /// A segment that is read.
 pub(super) struct Segment {

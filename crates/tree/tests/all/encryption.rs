@@ -10,7 +10,7 @@ use frond_tree::disk::{Disk, EncryptedDisk, FsDisk};
 use frond_tree::fuzzing::Sealed;
 use frond_tree::{
     Compression, Direction, Durability, Error, Options, Reencryption, RestorePoint, Store, TreeId,
-    TreeOptions, VerifyReport, WriteSet,
+    TreeOptions, VerifyReport, WriteSet, encrypt_log,
 };
 
 use crate::support::copies::Copied;
@@ -601,9 +601,23 @@ fn a_store_is_encrypted_while_it_is_read_and_written() {
     store.close().unwrap();
     assert!(!leaks(&path).is_empty() && !leaks(killed.path()).is_empty());
     rotated.is_plain = false;
-    let again = rotated.open_copy(killed.path()).unwrap();
-    rotated.check(&again);
-    again.close().unwrap();
+    for encrypts_log in [false, true] {
+        let copy = copy_files(killed.path());
+        if encrypts_log {
+            // Twice, since it may be interrupted.
+            for _ in 0..2 {
+                encrypt_log(&*options_with(copy.path(), rotated.keys()).disk).unwrap();
+            }
+            let files = leaks(copy.path());
+            assert!(
+                !files.iter().any(|name| name.starts_with("log-0")),
+                "{files:?}"
+            );
+        }
+        let again = rotated.open_copy(copy.path()).unwrap();
+        rotated.check(&again);
+        again.close().unwrap();
+    }
 
     let mut store = rotated.open();
     rotated.check(&store);
