@@ -178,13 +178,19 @@ pub fn is_encrypted(directory: &Path) -> bool {
     KeyStore::exists(directory).unwrap_or(false)
 }
 
-/// Fails unless the master key opens the key store of a directory, which a server may be using.
+/// Fails unless the master key opens the key store of a directory, which a server may be using. Returns whether the directory is
+/// being encrypted.
 ///
 /// # Errors
 /// If there is no key store, it is damaged, or the key is another one.
-pub fn check_keys(directory: &Path, master: &MasterKey) -> Result<()> {
-    let checked = KeyStore::read(directory, master).map_err(|error| of_keys(&error));
-    Ok(checked.map(drop)?)
+pub fn check_keys(directory: &Path, master: &MasterKey) -> Result<bool> {
+    let read = KeyStore::read(directory, master).map_err(|error| of_keys(&error));
+    Ok(read?.keys().accepts_plain())
+}
+
+/// Whether a directory has a store and no key store.
+pub fn has_plain_store(directory: &Path) -> bool {
+    !is_encrypted(directory) && has_store(directory).unwrap_or(false)
 }
 
 /// Prepares a directory that no server uses to be encrypted by the next one: it gets a key store, and content that is not encrypted is

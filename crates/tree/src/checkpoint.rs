@@ -94,6 +94,11 @@ impl Checkpointer {
         }
     }
 
+    /// The number of the newest durable checkpoint.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The name of the store's history; it is durable with the next checkpoint.
     pub(crate) fn store_id(&self) -> [u8; 16] {
         self.store_id

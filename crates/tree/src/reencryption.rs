@@ -16,7 +16,7 @@ use crate::{Result, TreeId};
 /// The outcome of [`Store::reencrypt`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reencryption {
-    /// Whether it has reached the end.
+    /// Whether it has reached the end, and no checkpoint refers to anything else than what was skipped.
     pub is_done: bool,
     /// Parts of trees that keep their old keys: they are damaged, or wait for a bulk load.
     pub skipped: u64,
@@ -26,7 +26,7 @@ pub struct Reencryption {
 
 impl Store {
     /// Writes everything in the data file again that is encrypted with another store key than the current one, or not at all, and writes
-    /// two checkpoints. Readers and writers go on meanwhile. Reads one block of each run to find its key.
+    /// checkpoints. Readers and writers go on meanwhile. Reads one block of each run to find its key.
     ///
     /// `goes_on` is called before each step, which writes about one leaf; it ends the work by returning false. A nearly full disk
     /// ends it, too. What was written until then is not written again by the next call.
@@ -42,20 +42,26 @@ impl Store {
             if skipped.is_some() {
                 engine.rewrite_old_pages();
             }
+            let generation = || engine.checkpointer.lock().generation();
+            let before = generation();
             engine.checkpoint_committed()?;
-            if let Some(skipped) = skipped {
-                // Until a second checkpoint the superblock before refers to the old blocks.
+            let Some(skipped) = skipped else {
+                return Ok(());
+            };
+            // Until a second checkpoint the superblock before refers to the old blocks, and what the second one has released is
+            // free after a third one.
+            for _ in 0..2 {
                 engine.checkpoint_committed_trees()?;
-                if let Some(log) = engine.log.get() {
-                    log.leave_segment();
-                }
-                if engine.accepts_plain() {
-                    // What the second one has released is free after a third one.
-                    engine.checkpoint_committed_trees()?;
-                    engine.runs.data.clear_free()?;
-                }
-                (outcome.is_done, outcome.skipped) = (true, skipped);
             }
+            if let Some(log) = engine.log.get() {
+                log.leave_segment();
+            }
+            if engine.accepts_plain() {
+                engine.runs.data.clear_free()?;
+            }
+            // A member of a replica set writes no checkpoint while the set has not committed what is in memory.
+            outcome.is_done = generation() >= before + 3;
+            outcome.skipped = skipped;
             Ok(())
         })?;
         outcome.bytes = engine.written_bytes() - before;

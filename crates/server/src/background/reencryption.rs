@@ -14,6 +14,8 @@ use crate::state::Server;
 
 /// The interval of the checks whether there is a new key, or the thread is to end.
 const LOOK: Duration = Duration::from_millis(250);
+/// The interval of the checks whether the log is encrypted, which read a header of each segment.
+const LOOK_AT_LOG: Duration = Duration::from_secs(2);
 /// The time after which an attempt that has failed is repeated.
 const RETRY: Duration = Duration::from_mins(10);
 /// The longest pause after a step.
@@ -27,7 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub fn reencrypt(server: &Arc<Server>) -> std::io::Result<Job> {
     let server = server.clone();
     Job::start("frond-reencrypt", move |limits| {
-        let mut failed: Option<(u32, Instant)> = None;
+        let mut waits_until: Option<(u32, Instant)> = None;
         while !Job::is_interrupted(limits) {
             let Some(keys) = server.store.keys() else {
                 return;
@@ -37,20 +39,21 @@ pub fn reencrypt(server: &Arc<Server>) -> std::io::Result<Job> {
                 done.store(keys.current, Relaxed);
             }
             let is_done = done.load(Relaxed) == keys.current;
-            let waits = failed.is_some_and(|(key, at)| key == keys.current && at.elapsed() < RETRY);
-            if is_done && keys.accepts_plain && !waits && !finish(&server) {
-                failed = Some((keys.current, Instant::now()));
-            }
-            if is_done || waits {
+            let waits =
+                waits_until.is_some_and(|(key, at)| key == keys.current && Instant::now() < at);
+            if waits || (is_done && !keys.accepts_plain) {
                 std::thread::sleep(LOOK);
                 continue;
             }
-            failed = None;
-            if reencrypt_once(&server, limits, keys.current) {
+            let pause = if is_done {
+                finish(&server)
+            } else if reencrypt_once(&server, limits, keys.current) {
                 done.store(keys.current, Relaxed);
+                None
             } else {
-                failed = Some((keys.current, Instant::now()));
-            }
+                Some(RETRY)
+            };
+            waits_until = pause.map(|pause| (keys.current, Instant::now() + pause));
         }
     })
 }
@@ -88,32 +91,36 @@ fn reencrypt_once(server: &Server, limits: &OpContext, key: u32) -> bool {
     is_done
 }
 
-/// Ends the encryption of the directory, unless the log is not encrypted yet. False if it has failed.
-fn finish(server: &Server) -> bool {
-    let master = server.settings.encryption.master_key();
-    let master = master.map_err(|error| error.to_string());
-    let finished = master.and_then(|master| match master {
-        Some(master) => {
+/// Ends the encryption of the directory. Returns the pause before the next attempt, if it could not be ended.
+fn finish(server: &Server) -> Option<Duration> {
+    let master = || {
+        let master = server.settings.encryption.master_key();
+        let master = master.map_err(|error| error.to_string())?;
+        master.ok_or_else(|| "there is no master key".to_owned())
+    };
+    let finished = match server.store.is_log_encrypted() {
+        Ok(false) => return Some(LOOK_AT_LOG),
+        // The master key may come from a command, which is not called before it is needed.
+        Ok(true) => master().and_then(|master| {
             let finished = server.store.finish_encryption(&master);
             finished.map_err(|error| error.message())
-        }
-        None => Err("there is no master key".to_owned()),
-    });
+        }),
+        Err(error) => Err(error.message()),
+    };
     let (component, context) = (Component::Storage, "Reencryption");
     match finished {
-        Ok(true) => {
+        Ok(()) => {
             let said = "All data is encrypted";
             (server.log).info(component, 9_100_082, context, said, &doc! {});
+            None
         }
-        Ok(false) => {}
         Err(why) => {
             let said =
                 "The encryption of the data cannot be ended; this is tried again in 10 minutes";
             (server.log).warning(component, 9_100_083, context, said, &doc! {"error": why});
-            return false;
+            Some(RETRY)
         }
     }
-    true
 }
 
 fn log(server: &Server, said: &str, id: u32, key: u32, outcome: Option<Result<Reencryption>>) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use frond_store::encryption::{check_keys, is_encrypted};
+use frond_store::encryption::{check_keys, has_plain_store, is_encrypted};
 
 use super::finding::Finding;
 use crate::settings::Settings;
@@ -29,13 +29,23 @@ pub fn encryption(settings: &Settings, db_path: &Path) -> Vec<Finding> {
             "correct it: the server does not start (docs/encryption.md)",
         )],
         Ok(Some(master)) if has_keys => match check_keys(db_path, &master) {
-            Ok(()) => vec![Finding::good(AREA, "the master key opens the key store")],
+            Ok(false) => vec![Finding::good(AREA, "the master key opens the key store")],
+            Ok(true) => vec![Finding::note(
+                AREA,
+                format!("{} is being encrypted", db_path.display()),
+                "a running server goes on with that; serverStatus shows the end (docs/encryption.md)",
+            )],
             Err(error) => vec![Finding::problem(
                 AREA,
                 error.message(),
                 "give the master key that the directory was encrypted with, or the one after its last rotation",
             )],
         },
+        Ok(_) if has_plain_store(db_path) => vec![Finding::problem(
+            AREA,
+            format!("{} has a store that is not encrypted", db_path.display()),
+            "frond encrypt --dbpath DIR --encryptionKeyFile FILE, while the server is stopped",
+        )],
         Ok(_) => vec![Finding::good(AREA, "the master key can be read")],
     }
 }

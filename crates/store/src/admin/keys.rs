@@ -41,20 +41,23 @@ impl DocumentStore {
             .ok_or_else(|| refused("the store is not encrypted").into())
     }
 
-    /// Ends the encryption of a store, of whose data file everything is encrypted: from now on nothing is accepted that is not. False if
-    /// parts of the log are not encrypted yet.
+    /// Whether all of the log is encrypted, in a store that is being encrypted.
     ///
     /// # Errors
-    /// If the store is not encrypted, the key store has another master key or cannot be written; errors of the engine.
-    pub fn finish_encryption(&self, master: &MasterKey) -> Result<bool> {
+    /// Errors of the engine.
+    pub fn is_log_encrypted(&self) -> Result<bool> {
+        Ok(OwnFiles::new(self.engine()).require()?.is_log_encrypted()?)
+    }
+
+    /// Ends the encryption of a store whose data file and log are encrypted: from now on nothing is accepted that is not.
+    ///
+    /// # Errors
+    /// If the store is not encrypted, or the key store has another master key or cannot be written.
+    pub fn finish_encryption(&self, master: &MasterKey) -> Result<()> {
         let keys = self.open_keys();
         let keys = keys.ok_or_else(|| refused("the store is not encrypted"))?;
-        if !OwnFiles::new(self.engine()).require()?.is_log_encrypted()? {
-            return Ok(false);
-        }
         let finished = keys.lock().refuse_plain(master);
-        finished.map_err(|error| of_keys(&error))?;
-        Ok(true)
+        Ok(finished.map_err(|error| of_keys(&error))?)
     }
 
     /// Encrypts everything in the data file with the current store key that has an older one or none, while others read and write.
