@@ -80,7 +80,7 @@ pub(crate) fn is_encrypted(disk: &dyn Disk) -> Result<bool> {
         let Some(file) = open_existing(disk, start)? else {
             continue;
         };
-        // What follows an encrypted group is encrypted.
+        // All groups behind an encrypted one are encrypted.
         let first = Segment::of(disk, file, start)?.header(0)?;
         if first.is_some_and(|header| !header.is_sealed) {
             return Ok(false);
