@@ -164,7 +164,7 @@ impl Cipher {
         seal
     }
 
-    /// Whether a seal was made with the store key that new ones are made with.
+    /// Whether a seal was made with the current store key.
     pub fn has_current_key(&self, seal: &[u8; SEAL_BYTES]) -> bool {
         let (number, _) = seal.split_first_chunk().expect("the length is known");
         u32::from_le_bytes(*number) == self.keys.current()
@@ -216,7 +216,7 @@ pub struct Ciphers {
 }
 
 impl Ciphers {
-    /// Whether content is accepted that is not encrypted, because the store is being encrypted.
+    /// Whether readers accept unencrypted content, because the store is being encrypted.
     pub fn accepts_plain(&self) -> bool {
         self.data.keys.accepts_plain()
     }

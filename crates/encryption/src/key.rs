@@ -72,12 +72,12 @@ impl StoreKeys {
         })
     }
 
-    /// Whether content is accepted that is not encrypted, because the store is being encrypted.
+    /// Whether readers accept unencrypted content, because the store is being encrypted.
     pub fn accepts_plain(&self) -> bool {
         self.accepts_plain.load(Ordering::Relaxed)
     }
 
-    /// [`crate::KeyStore`] makes it durable before.
+    /// Changes only these keys. [`crate::KeyStore`] makes the change durable.
     #[doc(hidden)]
     pub fn accept_plain(&self, accepts: bool) {
         self.accepts_plain.store(accepts, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl StoreKeys {
         self.set.store(Arc::new(set));
     }
 
-    /// The same keys, with which content is accepted that is not encrypted, for simulations.
+    /// Copies these keys for a reader that accepts unencrypted content. Only simulations use it.
     #[doc(hidden)]
     pub fn accepting_plain(&self) -> Arc<StoreKeys> {
         let keys = StoreKeys::new(KeySet::clone(&self.set()));
@@ -111,7 +111,7 @@ impl StoreKeys {
         keys
     }
 
-    /// Adds a key, which becomes the current one, for simulations. [`crate::KeyStore::rotate`] makes it durable before.
+    /// Adds a key and makes it the current one. Only simulations use it: [`crate::KeyStore::rotate`] also makes the key durable.
     #[doc(hidden)]
     pub fn add(&self, key: Key) {
         let mut set = KeySet::clone(&self.set());

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! | --- | --- |
 //! | 8 | `FRONDKEY` |
-//! | 4 | version, 1; the highest bit is set while the store is being encrypted, and content that is not encrypted is accepted |
+//! | 4 | version, 1; the highest bit is set while the store is being encrypted and readers accept unencrypted content |
 //! | 4 | number of the current store key |
 //! | 16 | name of the key store, random |
 //! | 8 | number of this version of the file, from 1 on |
@@ -234,7 +234,7 @@ impl KeyStore {
         self.rotate_with(master, adds_key, &mut |_| Ok(()))
     }
 
-    /// Accepts nothing any more that is not encrypted.
+    /// Makes readers refuse unencrypted content, durably.
     ///
     /// # Errors
     /// [`Error::WrongMasterKey`] if the file is encrypted with another one; those of the file system.

@@ -175,8 +175,8 @@ impl UserTickets {
     }
 }
 
-/// The user of a command, if there are logins. The outer reference is that of one connection: the commands of a user's connections
-/// would all write to one reference count.
+/// The user of a command, if there are logins. Each connection has an outer reference of its own, so that the commands of one user's
+/// connections do not all write to one reference count.
 pub type Owner = Option<Arc<Arc<UserTickets>>>;
 
 /// The tickets of a class.
@@ -223,7 +223,8 @@ impl Tickets {
 
     /// The slot of a ticket that was just taken. None if there is none free: then it is not given back before its end.
     fn slot(&self) -> Option<usize> {
-        // Each thread begins elsewhere, so that it usually finds the slot of its last command, which no other thread writes to.
+        // Each thread begins its search at another slot, so that it usually gets the slot of its last command, which no other thread
+        // writes to.
         let first = stripe() * (SLOTS / STRIPES);
         (first..SLOTS).chain(0..first).find(|at| {
             let slot = &self.slots[*at];

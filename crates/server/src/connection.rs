@@ -261,7 +261,7 @@ impl Connections {
         all
     }
 
-    /// A new number for an operation. Numbers ascend among the operations of a thread only: all threads would write to one counter.
+    /// Returns a new number for an operation. Numbers ascend only among the operations of one thread, so that threads share no counter.
     pub fn operation_id(&self) -> i64 {
         let before = self.operations.own().fetch_add(1, Ordering::Relaxed);
         before * STRIPES as i64 + stripe() as i64 + 1

@@ -136,10 +136,15 @@ pub fn decrypt_command() -> Command {
 /// Runs `frond decrypt`.
 #[must_use]
 pub fn decrypt(arguments: &ArgMatches) -> ExitCode {
-    match try_decrypt(arguments) {
+    ended("decrypt", try_decrypt(arguments))
+}
+
+/// Prints the error of a command, and returns its exit code.
+fn ended(command: &str, outcome: Result<(), String>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("frond decrypt: {error}");
+            eprintln!("frond {command}: {error}");
             ExitCode::FAILURE
         }
     }
@@ -197,16 +202,7 @@ fn missing(options: KeyOptions) -> String {
 /// Runs `frond encrypt`.
 #[must_use]
 pub fn encrypt(arguments: &ArgMatches) -> ExitCode {
-    match try_encrypt(arguments) {
-        Ok(()) => {
-            println!("a server with --enableEncryption and this master key encrypts the data now");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("frond encrypt: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended("encrypt", try_encrypt(arguments))
 }
 
 fn try_encrypt(arguments: &ArgMatches) -> Result<(), String> {
@@ -214,22 +210,15 @@ fn try_encrypt(arguments: &ArgMatches) -> Result<(), String> {
     let path = path.map_or(Path::new(""), PathBuf::as_path);
     let master = KEY.read(arguments)?.ok_or_else(|| missing(KEY))?;
     let _lock = LockFile::hold(path).map_err(|error| error.to_string())?;
-    begin_encryption(path, &master).map_err(|error| error.message())
+    begin_encryption(path, &master).map_err(|error| error.message())?;
+    println!("a server with --enableEncryption and this master key encrypts the data now");
+    Ok(())
 }
 
 /// Runs `frond rotate-master-key`.
 #[must_use]
 pub fn rotate(arguments: &ArgMatches) -> ExitCode {
-    match try_rotate(arguments) {
-        Ok(()) => {
-            println!("the store keys are encrypted with the new master key");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("frond rotate-master-key: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended("rotate-master-key", try_rotate(arguments))
 }
 
 fn try_rotate(arguments: &ArgMatches) -> Result<(), String> {
@@ -239,5 +228,7 @@ fn try_rotate(arguments: &ArgMatches) -> Result<(), String> {
     let new = NEW_KEY.read(arguments)?.ok_or_else(|| missing(NEW_KEY))?;
     let _lock = LockFile::hold(path).map_err(|error| error.to_string())?;
     let rotated = rotate_offline(path, &old, &new, arguments.get_flag("newStoreKey"));
-    rotated.map_err(|error| error.message())
+    rotated.map_err(|error| error.message())?;
+    println!("the store keys are encrypted with the new master key");
+    Ok(())
 }

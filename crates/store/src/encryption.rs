@@ -27,7 +27,7 @@ pub struct KeysInfo {
     pub count: usize,
     /// The number of times that the key store was written.
     pub version: u64,
-    /// Whether the store is being encrypted, so that content is accepted that is not encrypted.
+    /// Whether the store is being encrypted, so that readers accept unencrypted content.
     pub accepts_plain: bool,
 }
 
@@ -193,8 +193,8 @@ pub fn has_plain_store(directory: &Path) -> bool {
     !is_encrypted(directory) && has_store(directory).unwrap_or(false)
 }
 
-/// Prepares a directory that no server uses to be encrypted by the next one: it gets a key store, and content that is not encrypted is
-/// accepted until all of it is. Encrypts the log. A call that was interrupted can be repeated.
+/// Prepares a directory for a server that encrypts it: makes a key store with which readers accept unencrypted content, and encrypts the
+/// log. No server may use the directory meanwhile. A call that was interrupted can be repeated.
 ///
 /// # Errors
 /// If the directory is encrypted or has no store, the master key is another one than before, or something cannot be written.
@@ -293,7 +293,7 @@ mod tests {
         let message = |result: Result<()>| result.unwrap_err().to_string();
         let none = message(begin_encryption(&directory.path().join("none"), &key(1)));
         assert!(none.contains("has no store"), "{none}");
-        // It can be repeated, with the same key.
+        // A call with the same key can be repeated.
         begin_encryption(&plain, &key(1)).unwrap();
         begin_encryption(&plain, &key(1)).unwrap();
         let wrong = message(begin_encryption(&plain, &key(2)));

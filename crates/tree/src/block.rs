@@ -118,7 +118,7 @@ impl BlockForm {
         open(ciphers, head, place, payload)
     }
 
-    /// Completes a block of one place for another one.
+    /// Changes a complete block so that it can be stored at another place.
     pub(crate) fn seal_again(&self, block: &mut [u8], from: Place, to: Place) -> Result<()> {
         if self.accepts_as_plain(block) {
             seal_block(block, to.offset);
@@ -129,15 +129,15 @@ impl BlockForm {
         Ok(())
     }
 
-    /// Whether a block is not encrypted and is accepted nevertheless, because the store is being encrypted.
+    /// Whether readers accept this block although it is not encrypted, because the store is being encrypted.
     fn accepts_as_plain(&self, block: &[u8]) -> bool {
         let codec = block.get(CODEC_AT);
         let is_plain = codec.is_some_and(|codec| codec & IS_SEALED == 0);
         is_plain && (self.0.as_ref()).is_some_and(|ciphers| ciphers.accepts_plain())
     }
 
-    /// Whether a block is not encrypted as new ones are: with another store key, or not at all. `block` has at least its header, and
-    /// the whole head if it is encrypted. The content is not checked.
+    /// Whether a block of an encrypted store has an older store key or is unencrypted. `block` has at least its header, and the whole head
+    /// if it is encrypted. The content is not checked.
     pub(crate) fn is_old(&self, block: &[u8], offset: u64) -> Result<bool> {
         let Some(ciphers) = &self.0 else {
             return Ok(false);

@@ -112,13 +112,13 @@ impl DataFile {
         Ok(skip)
     }
 
-    /// Whether a block is not encrypted as new ones are.
+    /// Whether a block of an encrypted store has an older store key or is unencrypted.
     pub(crate) fn has_old_form(&self, place: Place) -> Result<bool> {
         if !self.form.is_encrypted() {
             return Ok(false);
         }
-        // A block that is not encrypted may end before the seal of another one would.
-        let room = self.space.stats().file_bytes.saturating_sub(place.offset);
+        // An unencrypted block at the end of the file may be shorter than the head of an encrypted one.
+        let room = (self.space).with_end(|end| end.saturating_sub(place.offset));
         let wanted = self.form.head_bytes().min(room as usize);
         let mut buffer = AlignedBuf::default();
         let at = self.read(place.offset, wanted, &mut buffer)?;
@@ -253,7 +253,7 @@ impl DataFile {
         self.punch_from(PUNCH_BYTES_MIN);
     }
 
-    /// Overwrites all that is free, where it cannot be returned to the file system.
+    /// Clears all free space, by holes or, where the file system has none, by zeros.
     pub(crate) fn clear_free(&self) -> Result<()> {
         let mut zeros = AlignedBuf::with_capacity(WRITE_BYTES);
         zeros.resize(WRITE_BYTES);

@@ -1,7 +1,7 @@
-//! Replacement of store keys: what was encrypted with older ones is written again with the current one. So is what is not encrypted,
-//! in a store that is being encrypted.
+//! Encryption of the data file with the current store key: of content that has an older key, and in a store that is being encrypted
+//! also of unencrypted content.
 //!
-//! The old keys stay in the key store. Older parts of the log, copies and files beside the store may need them.
+//! The old keys stay in the key store, because older parts of the log, copies and files beside the store may need them.
 
 use crate::block::Place;
 use crate::damage::Activity;
@@ -16,7 +16,7 @@ use crate::{Result, TreeId};
 /// The outcome of [`Store::reencrypt`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reencryption {
-    /// Whether it has reached the end, and no checkpoint refers to anything else than what was skipped.
+    /// Whether the work reached the end, and checkpoints refer to nothing old but the skipped parts.
     pub is_done: bool,
     /// Parts of trees that keep their old keys: they are damaged, or wait for a bulk load.
     pub skipped: u64,
@@ -25,8 +25,8 @@ pub struct Reencryption {
 }
 
 impl Store {
-    /// Writes everything in the data file again that is encrypted with another store key than the current one, or not at all, and writes
-    /// checkpoints. Readers and writers go on meanwhile. Reads one block of each run to find its key.
+    /// Writes all parts of the data file again that are not encrypted with the current store key, and then checkpoints. Readers and
+    /// writers go on meanwhile. It reads one block of each run to find the key of the run.
     ///
     /// `goes_on` is called before each step, which writes about one leaf; it ends the work by returning false. A nearly full disk
     /// ends it, too. What was written until then is not written again by the next call.
@@ -79,7 +79,7 @@ impl Store {
 }
 
 impl Engine {
-    /// Whether content is accepted that is not encrypted.
+    /// Whether readers accept unencrypted content.
     fn accepts_plain(&self) -> bool {
         let ciphers = self.runs.data.form.ciphers();
         ciphers.is_some_and(|ciphers| ciphers.accepts_plain())
@@ -112,7 +112,7 @@ impl Engine {
         listed.map(|(id, _)| *id).collect()
     }
 
-    /// One step in one tree.
+    /// Takes one step in one tree.
     fn reencrypt_once(&self, id: TreeId, rewriting: &mut Rewriting) -> Result<()> {
         let _working = self.flusher.working.lock();
         let Some(tree) = self.trees().get(id).cloned() else {
@@ -134,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the next checkpoint write the pages of trees again that have an old key.
+    /// Marks old pages of trees, so that the next checkpoint writes them again.
     fn rewrite_old_pages(&self) {
         let _working = self.flusher.working.lock();
         let trees = self.trees();
@@ -153,7 +153,7 @@ impl Engine {
             let (id, tree) = page.trees().first()?;
             Some((*id, tree.root.clone()))
         };
-        // A page is written again after a change to one of its trees, also to the same root.
+        // A checkpoint writes a page after any change of a root, also to the same one.
         self.publish_roots(pages.filter_map(first));
     }
 }

@@ -83,7 +83,7 @@ impl Lookup<'_> {
             (None, Kind::Put) => self.found = Some(Some(hold())),
             (None, Kind::Delete) => self.found = Some(None),
             (fold, kind) => {
-                // Not before: most keys need no merge operator, and all threads would write to its reference count.
+                // A reference to the operator is taken only here, because most keys do not need it and all threads write to its count.
                 let begin = || (self.snapshot.resolver(self.tree), Fold::default());
                 let (resolver, fold) = fold.get_or_insert_with(begin);
                 return fold.add(resolver, self.key, kind, value);

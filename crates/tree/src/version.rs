@@ -326,7 +326,7 @@ pub(crate) struct Version {
     pub(crate) trees: Arc<Trees>,
     /// Where readers record the damaged blocks that they meet.
     pub(crate) damage: Arc<DamageRegistry>,
-    /// Kept here so that a snapshot has it with the reference to the version that it needs anyway.
+    /// The version holds the operator so that a snapshot needs only one reference.
     pub(crate) operator: Arc<dyn MergeOperator>,
 }
 

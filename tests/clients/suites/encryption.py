@@ -244,6 +244,12 @@ def the_master_key_is_replaced(path, _):
         server.stop()
 
 
+def ping_often(client, source):
+    """Lets the server work for a random number of requests."""
+    for _ in range(source.randrange(500)):
+        client.admin.command("ping")
+
+
 def keys_of(server):
     with connect(server) as client:
         return client.admin.command("serverStatus")["encryptionAtRest"]
@@ -262,8 +268,8 @@ def all_data_gets_a_new_store_key_in_the_background(path, seed):
             wait_until("the only key has all data", lambda: keys_of(server)["allDataHasCurrentStoreKey"])
             client.admin.command({"rotateMasterKey": 1, "newStoreKey": True})
             client.b.c.update_many({"_id": {"$lt": 100}}, {"$set": {"k": 0}})
-        # The next start goes on.
-        time.sleep(source.uniform(0, 0.5))
+            ping_often(client, source)
+        # The next start continues.
         server.kill()
         server.start()
         wait_until("the new key has all data", lambda: keys_of(server)["allDataHasCurrentStoreKey"])
@@ -296,8 +302,9 @@ def a_directory_is_encrypted_while_it_is_used(path, seed):
     assert "is being encrypted" in frond(*doctor, check=None)
     with encrypted(path, key) as server:
         server.start()
-        # The next start goes on.
-        time.sleep(source.uniform(0, 0.5))
+        with connect(server) as client:
+            ping_often(client, source)
+        # The next start continues.
         server.kill()
         server.start()
         with connect(server) as client:
@@ -338,7 +345,7 @@ def a_replica_set_is_encrypted_member_by_member(path, _):
             for member in replica_set.members:
                 shown = functools.partial(member.command, "serverStatus")
                 wait_until("all is encrypted", lambda shown=shown: shown()["encryptionAtRest"]["allDataIsEncrypted"])
-            # One that begins anew copies the files of another one, with its keys.
+            # An empty member copies the files and the keys of another member.
             anew = replica_set.secondaries[0]
             anew.kill()
             anew.empty()

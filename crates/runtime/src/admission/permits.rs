@@ -1,8 +1,7 @@
-//! Permits of which each thread keeps some that are free.
+//! A semaphore with a bank of free permits for each few threads.
 //!
-//! All threads write to a semaphore, twice for each command, and a permit that comes back takes the semaphore's lock. So a permit
-//! that no command waits for goes to a bank of the thread that gives it back, and the next command of this thread takes it
-//! from there.
+//! With a semaphore alone all threads would write to the same cache line twice for each command, and the return of a permit would take
+//! a lock. So a thread returns a permit to its bank if no command waits, and takes its next permit from there.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +12,16 @@ use tokio::sync::Semaphore;
 use super::Waiting;
 
 pub(super) struct Permits {
-    /// Commands that wait get permits from it only, in their order.
+    /// Waiting commands get permits only from here, in their order.
     shared: Semaphore,
-    /// Free permits. Made when the first one comes back: most users have only a few commands, of few kinds.
+    /// Free permits. The banks are made when the first permit comes back, because most users run only a few kinds of commands.
     banks: OnceLock<Box<Striped<AtomicUsize>>>,
     waiting: AtomicUsize,
 }
 
-/// Takes one of a bank.
+/// Takes a permit from a bank.
 fn take_one(bank: &AtomicUsize) -> bool {
-    // A bank of another thread is usually empty, and reading it does not take its cache line away.
+    // The banks of other threads are usually empty, and a read leaves their cache lines where they are.
     bank.load(Ordering::Relaxed) > 0
         && bank
             .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |free| {
@@ -56,7 +55,7 @@ impl Permits {
     /// Waits for a permit, and takes it.
     pub(super) async fn take(&self) -> Claim<'_> {
         let _waiting = Waiting::begin(&self.waiting);
-        // A permit that is given back meanwhile is either in a bank by now, or finds that a command waits.
+        // The thread that returns a permit either has put it into a bank before this, or sees that a command waits.
         self.empty_banks();
         let permit = self.shared.acquire().await;
         permit.expect("the semaphore is never closed").forget();
@@ -95,7 +94,7 @@ impl Permits {
 pub(super) struct Claim<'p>(Option<&'p Permits>);
 
 impl Claim<'_> {
-    /// Leaves it to [`Permits::give_back`].
+    /// Keeps the permit until [`Permits::give_back`].
     pub(super) fn keep(mut self) {
         self.0 = None;
     }
@@ -138,13 +137,13 @@ mod tests {
         });
         permits.take().await.keep();
         assert_eq!(permits.free(), 0);
-        // One whose command does not want it any more.
+        // A claim that is dropped returns its permit.
         permits.give_back();
         drop(permits.take().await);
         assert_eq!(permits.free(), 1);
     }
 
-    /// Without the second look at those who wait, a permit could lie in a bank while a command sleeps.
+    /// `give_back` checks for waiting commands a second time; otherwise a permit could stay in a bank while a command sleeps.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_command_sleeps_while_a_permit_is_free() {
         const ROUNDS: usize = 20_000;

@@ -1,5 +1,4 @@
-//! Encryption of stored data with the current store key: after a rotation has added one, and in a directory that `frond encrypt` has
-//! prepared.
+//! Encryption of the data file with the current store key, after a rotation has added a key or `frond encrypt` has prepared the directory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,8 +20,8 @@ const RETRY: Duration = Duration::from_mins(10);
 /// The longest pause after a step.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Starts a thread that encrypts with the current store key what was encrypted with older ones. When it is interrupted, the next run
-/// of the server goes on.
+/// Starts a thread that encrypts the data file with the current store key. After an interruption the next run of the server
+/// continues.
 ///
 /// # Errors
 /// The system refuses to start a thread.
@@ -58,7 +57,7 @@ pub fn reencrypt(server: &Arc<Server>) -> std::io::Result<Job> {
     })
 }
 
-/// Whether all data has the key now.
+/// Encrypts the data file with the current key. Returns whether all of it has that key now.
 fn reencrypt_once(server: &Server, limits: &OpContext, key: u32) -> bool {
     log(
         server,
@@ -69,7 +68,7 @@ fn reencrypt_once(server: &Server, limits: &OpContext, key: u32) -> bool {
     );
     let mut resumed = Instant::now();
     let outcome = server.store.reencrypt(|| {
-        // At most half of the time, so that clients notice little of it.
+        // A pause as long as the step leaves half of the time to clients.
         std::thread::sleep(resumed.elapsed().min(PAUSE_MAX));
         let is_interrupted = || Job::is_interrupted(limits);
         // The data files stay as they are while fsync holds its lock.

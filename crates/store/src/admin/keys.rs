@@ -49,7 +49,7 @@ impl DocumentStore {
         Ok(OwnFiles::new(self.engine()).require()?.is_log_encrypted()?)
     }
 
-    /// Ends the encryption of a store whose data file and log are encrypted: from now on nothing is accepted that is not.
+    /// Ends the encryption of a store whose data file and log are encrypted: from now on readers refuse unencrypted content.
     ///
     /// # Errors
     /// If the store is not encrypted, or the key store has another master key or cannot be written.

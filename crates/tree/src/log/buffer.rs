@@ -270,11 +270,10 @@ pub(super) fn sync(disk: &dyn Disk) -> Result<()> {
     synced.map_err(Error::io(format!("syncing {BUFFER_FILE}")))
 }
 
-/// Whether there is a file that is not encrypted.
+/// Whether the store has a buffer file that is not encrypted.
 pub(super) fn is_plain(disk: &dyn Disk) -> Result<bool> {
     let context = || Error::io(format!("reading {BUFFER_FILE}"));
-    let names = disk.list().map_err(context())?;
-    if !names.iter().any(|name| name == BUFFER_FILE) {
+    if !is_there(disk).map_err(context())? {
         return Ok(false);
     }
     let file = disk.open(BUFFER_FILE, false).map_err(context())?;
@@ -293,11 +292,15 @@ pub(super) fn open(disk: &dyn Disk, half_bytes: usize) -> Result<Result<[Buffer;
     Ok(opened)
 }
 
+fn is_there(disk: &dyn Disk) -> std::io::Result<bool> {
+    let names = disk.list()?;
+    Ok(names.iter().any(|name| name == BUFFER_FILE))
+}
+
 /// Removes the file, durably.
 pub(super) fn remove(disk: &dyn Disk) -> Result<()> {
     let context = || Error::io(format!("removing {BUFFER_FILE}"));
-    let names = disk.list().map_err(context())?;
-    if names.iter().any(|name| name == BUFFER_FILE) {
+    if is_there(disk).map_err(context())? {
         disk.remove(BUFFER_FILE).map_err(context())?;
         disk.sync_directory().map_err(context())?;
     }
@@ -396,8 +399,7 @@ impl Found {
     /// Reads the file, if there is one.
     pub(super) fn read(disk: &dyn Disk) -> Result<Found> {
         let context = || Error::io(format!("reading {BUFFER_FILE}"));
-        let names = disk.list().map_err(context())?;
-        if !names.iter().any(|name| name == BUFFER_FILE) {
+        if !is_there(disk).map_err(context())? {
             return Ok(Found::default());
         }
         let file = disk.open(BUFFER_FILE, false).map_err(context())?;

@@ -1,7 +1,7 @@
 //! Encryption of the log of a closed store.
 //!
-//! A server encrypts a data file while it runs, but not the log: readers know where its groups are. A member of a replica set
-//! keeps much of it for the others, so that it would not leave by itself.
+//! A running server encrypts its data file but not its log, because readers of the log know the offsets of its groups. The old log
+//! does not go away soon either: a member of a replica set keeps much of it for the other members.
 
 use super::group::HEADER_BYTES;
 use super::segment::{open_existing, segment_name, segments};
@@ -10,18 +10,18 @@ use super::{buffer, sealing};
 use crate::disk::Disk;
 use crate::{Error, Result};
 
-/// Encrypts the segments of a log that are not encrypted, with the keys of the disk. The buffer is left to the next open, and so is a segment
-/// with a group that is not complete.
+/// Encrypts the segments of a log with the keys of the disk. It leaves segments alone that are encrypted or have an incomplete
+/// group, and the buffer, which the next open replaces.
 ///
 /// # Errors
-/// Errors of the disk. What was done until then stays so, and the log can be read in any case.
+/// Errors of the disk. The log can be read after an error, too, and the call can be repeated.
 pub fn encrypt_log(disk: &dyn Disk) -> Result<()> {
     for start in segments(disk)? {
         let name = segment_name(start);
         let new = format!("{name}.new");
         let names = disk.list().map_err(Error::io("listing the store"))?;
         if names.contains(&new) {
-            // An attempt before has left it.
+            // An earlier attempt left this file.
             disk.remove(&new)
                 .map_err(Error::io(format!("removing {new}")))?;
         }
@@ -34,7 +34,7 @@ pub fn encrypt_log(disk: &dyn Disk) -> Result<()> {
         .map_err(Error::io("syncing the store's directory"))
 }
 
-/// Writes a segment to a new file. False if it stays as it is; then there is no new file.
+/// Writes an encrypted segment to a new file. Returns false, without a new file, if the segment stays as it is.
 fn encrypt_segment(disk: &dyn Disk, start: u64, new: &str) -> Result<bool> {
     let Some(ciphers) = disk.ciphers() else {
         return Ok(false);
@@ -73,10 +73,10 @@ fn next_group(segment: &Segment, at: u64) -> Result<Option<(u64, Vec<u8>)>> {
     Ok(group.map(|group| (len, group)))
 }
 
-/// Whether all groups of a log are encrypted, and its buffer.
+/// Whether the buffer and all groups of a log are encrypted.
 pub(crate) fn is_encrypted(disk: &dyn Disk) -> Result<bool> {
     for start in segments(disk)? {
-        // It may be deleted at any time.
+        // The log thread may delete a segment at any time.
         let Some(file) = open_existing(disk, start)? else {
             continue;
         };
@@ -89,7 +89,7 @@ pub(crate) fn is_encrypted(disk: &dyn Disk) -> Result<bool> {
     if buffer::is_plain(disk)? {
         return Ok(false);
     }
-    // A crash of the machine must not bring back one that was deleted.
+    // A crash of the machine must not bring back a deleted segment.
     disk.sync_directory()
         .map_err(Error::io("syncing the store's directory"))?;
     Ok(true)

@@ -152,7 +152,7 @@ pub(crate) fn replay_member(
         group::push_frame(&mut left.frames, payload);
     }
     if left.is_none() && disk.ciphers().is_some() && buffer::is_plain(&**disk)? {
-        // It has nothing that is not in the segments, which are synced. The next one is made when the member leads.
+        // All of its frames are in the segments, which are synced. A member makes an encrypted buffer when it leads.
         buffer::remove(&**disk)?;
     }
     let mut writer = walked.writer(disk);

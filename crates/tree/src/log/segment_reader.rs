@@ -67,7 +67,7 @@ impl Segment {
         Ok(header)
     }
 
-    /// Fails for an encrypted group if there are no keys, and for any other one if there are, unless the store is being encrypted.
+    /// Fails for an encrypted group without keys, and for an unencrypted group with keys unless the store is being encrypted.
     pub(super) fn check_form(&self, at: u64, header: &Header) -> Result<()> {
         match (header.is_sealed, &self.ciphers) {
             (true, None) => Err(needs_key()),

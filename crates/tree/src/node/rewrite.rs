@@ -1,7 +1,7 @@
-//! Rewriting of what was encrypted with an older store key.
+//! Rewriting of runs and nodes that are not encrypted with the current store key.
 //!
 //! A sweep visits the leaves in the order of their keys. Messages that wait for a leaf in an old run of a buffer move down first, so
-//! behind the sweep no run and no node has an old key. What is written meanwhile has the new one.
+//! the sweep leaves no old run and no old node behind. Everything that is written meanwhile has the current key.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ const BLOCKS_OF_STEP: usize = 64;
 
 /// The position of a sweep over a tree.
 pub(crate) struct Rewriting {
-    /// Where the sweep goes on; `None` behind the last key.
+    /// The key at which the next step begins; `None` after the last key.
     pub(crate) from: Option<Vec<u8>>,
-    /// Children that damage keeps from being written again.
+    /// The number of children that the sweep could not write again because of damage.
     pub(crate) skipped: u64,
 }
 
@@ -39,15 +39,15 @@ struct Step<'s> {
 }
 
 impl Step<'_> {
-    /// The sweep goes on at a bound between two children.
+    /// Moves the sweep to a bound between two children.
     fn pass(&mut self, bound: Option<&[u8]>) {
         self.sweep.from = bound.map(<[u8]>::to_vec);
     }
 }
 
 impl Builder {
-    /// The tree after the next child that is old was written again. `None` if there is none in this step: it may have ended at its
-    /// limit of reads, or have reached the end of the tree.
+    /// Writes the next old child again, and returns the new tree. Returns `None` if this step found no old child before its limit of
+    /// reads or the end of the tree.
     pub(crate) fn rewrite_step(
         &self,
         root: &Subtree,
@@ -91,9 +91,9 @@ impl Builder {
         if rewritten.is_some() || !is_behind {
             return Ok(rewritten);
         }
-        // Nothing below it is old, but the node itself may be: it has only range deletes then.
+        // A node that has only range deletes may be old although nothing below it is.
         let is_old = match below.place() {
-            Some((offset, _, birth)) => self.is_old(Place::new(offset, birth)),
+            Some((offset, _, birth)) => self.store.data.has_old_form(Place::new(offset, birth)),
             None => Ok(false),
         };
         let is_old = self.unless_damaged(is_old)?.unwrap_or(false);
@@ -170,12 +170,8 @@ impl Builder {
             return Ok(*known);
         }
         step.blocks_left = step.blocks_left.saturating_sub(1);
-        let is_old = self.is_old(run.last_block())?;
+        let is_old = self.store.data.has_old_form(run.last_block())?;
         step.known.insert(run.extent.offset, is_old);
         Ok(is_old)
-    }
-
-    fn is_old(&self, place: Place) -> Result<bool> {
-        self.store.data.has_old_form(place)
     }
 }

@@ -282,7 +282,7 @@ impl Run {
         (self.extent.place().plus(at), self.info.filter_len as usize)
     }
 
-    /// The last block, which is encrypted before the others: if it has the current store key, so have they.
+    /// The last block. It is encrypted before all other blocks of the run, so if it has the current store key, the others have it too.
     pub(crate) fn last_block(&self) -> Place {
         self.filter_block().0
     }

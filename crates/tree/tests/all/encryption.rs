@@ -390,7 +390,7 @@ impl Rotated {
         }
     }
 
-    /// One that is not encrypted yet.
+    /// Makes a store that is not encrypted yet.
     fn plain() -> Rotated {
         let directory = tempfile::tempdir().unwrap();
         let keys = KeyStore::create_for_plain(directory.path(), &Key::new([9; 32])).unwrap();
@@ -494,7 +494,7 @@ fn all_data_gets_the_new_store_key_while_it_is_read_and_written() {
         let rounds = rotation * 1000;
         rotated.write(&store, rounds..rounds + 300);
         if rotation == 3 {
-            // Nodes are read again, and what is old is found without what this process remembers.
+            // After a restart the store has to find the old runs on the disk.
             store.close().unwrap();
             store = rotated.open();
         }
@@ -604,7 +604,7 @@ fn a_store_is_encrypted_while_it_is_read_and_written() {
     for encrypts_log in [false, true] {
         let copy = copy_files(killed.path());
         if encrypts_log {
-            // Twice, since it may be interrupted.
+            // The second call has nothing left to do.
             for _ in 0..2 {
                 encrypt_log(&*options_with(copy.path(), rotated.keys()).disk).unwrap();
             }
@@ -634,7 +634,7 @@ fn a_store_is_encrypted_while_it_is_read_and_written() {
             let again = rotated.open_copy(killed.path()).unwrap();
             rotated.check(&again);
             again.close().unwrap();
-            // Of which a copy is made, with what is encrypted and what is not.
+            // A copy has both encrypted and unencrypted blocks.
             let target = tempfile::tempdir().unwrap();
             let copied = Copied::take(&store, None).unwrap();
             let options = options_with(target.path(), rotated.keys());
