@@ -380,7 +380,7 @@ async fn a_stream_is_checked_with_each_batch() {
     server.log_in_as("ann", "test");
     let reply = server.run("test", watch);
     let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
-    let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 1};
+    let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 60_000};
     // It waits for events when the privilege is revoked.
     let other = server.server.clone();
     let mut update = doc! {"updateRole": "reader"};
