@@ -1,6 +1,7 @@
 //! The data file: extents of blocks.
 
 use std::cell::Cell;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -27,6 +28,10 @@ pub(crate) const OTHER_EXTENTS: usize = 2;
 
 /// Smaller free ranges are not returned to the file system.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
+
+/// A file system blocks direct reads of a file while it frees space of it, which takes half a second for some hundred megabytes
+/// if it also discards them on the device. So at most this much is freed at a time.
+const FREED_BYTES_MAX: u64 = 16 << 20;
 
 thread_local! {
     static SPARE_BUFFER: Cell<AlignedBuf> = Cell::default();
@@ -259,7 +264,7 @@ impl DataFile {
         zeros.resize(WRITE_BYTES);
         let mut result = Ok(());
         self.space.visit_free(ALIGNMENT as u64, |offset, len| {
-            if result.is_err() || self.file.punch_hole(offset, len).is_ok() {
+            if result.is_err() || self.punch(offset, len).is_ok() {
                 return;
             }
             let mut at = offset;
@@ -275,9 +280,15 @@ impl DataFile {
 
     fn punch_from(&self, least: u64) {
         self.space.visit_free(least, |offset, len| {
-            let punched = self.file.punch_hole(offset, len).is_ok();
+            let punched = self.punch(offset, len).is_ok();
             self.can_punch.store(punched, Ordering::Relaxed);
         });
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset + len;
+        let mut starts = (offset..end).step_by(FREED_BYTES_MAX as usize);
+        starts.try_for_each(|at| self.file.punch_hole(at, FREED_BYTES_MAX.min(end - at)))
     }
 
     /// Whether free space inside the file returns to the file system, as far as is known.
@@ -298,16 +309,22 @@ impl DataFile {
 
     /// Truncates the file when at least so many bytes are unused at its end, depending on its length.
     fn cut_from(&self, least: impl Fn(u64) -> u64) -> Result<()> {
-        let len = self.len()?;
-        // Others may allocate and write at any time, but not beyond `end` while it is held.
-        self.space.with_end(|end| {
-            if len > end && len - end >= least(len) {
-                self.file
-                    .set_len(end)
-                    .map_err(Error::io(format!("truncating {DATA_FILE} to {end}")))?;
-            }
-            Ok(())
-        })
+        let mut len = self.len()?;
+        let mut least = least(len);
+        loop {
+            // Others may allocate and write at any time, but not beyond `end` while it is held.
+            let cut = self.space.with_end(|end| {
+                if len <= end || len - end < least {
+                    return Ok(None);
+                }
+                let to = end.max(len.saturating_sub(FREED_BYTES_MAX));
+                let cut = self.file.set_len(to);
+                cut.map_err(Error::io(format!("truncating {DATA_FILE} to {to}")))?;
+                Ok(Some(to))
+            })?;
+            let Some(to) = cut else { return Ok(()) };
+            (len, least) = (to, 1);
+        }
     }
 
     /// Reads the block at `place` of `len` bytes and calls `visit` with its payload.
@@ -343,4 +360,78 @@ impl DataFile {
 /// The length of the extent of a block that has one of its own.
 pub(crate) fn block_extent(len: u32) -> u64 {
     u64::from(len).next_multiple_of(ALIGNMENT as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::FsDisk;
+
+    /// A file that only has a length, and notes how much of it is freed at a time.
+    #[derive(Default)]
+    struct FreedFile {
+        len: AtomicU64,
+        cut: Mutex<Vec<u64>>,
+        holes: Mutex<Vec<(u64, u64)>>,
+    }
+
+    impl DiskFile for FreedFile {
+        fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.len.load(Ordering::Relaxed))
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            let before = self.len.swap(len, Ordering::Relaxed);
+            self.cut.lock().push(before - len);
+            Ok(())
+        }
+
+        fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+            self.holes.lock().push((offset, len));
+            Ok(())
+        }
+    }
+
+    /// Reads waited for half a second while several hundred megabytes were cut off.
+    #[test]
+    fn space_returns_to_the_file_system_in_small_parts() {
+        const M: u64 = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FsDisk::new(directory.path().to_owned(), false);
+        let file = Arc::new(FreedFile::default());
+        let data = DataFile::new(&disk, file.clone());
+        let start = data.space.allocate(M as usize);
+        let inner = data.space.allocate(40 * M as usize);
+        let last = data.space.allocate(M as usize);
+        let tail = data.space.allocate(100 * M as usize);
+        let (inner_at, end) = (inner.offset, tail.offset);
+        file.len.store(end + 100 * M, Ordering::Relaxed);
+        drop((inner, tail));
+        for generation in 1..3 {
+            data.space.checkpoint_captured(&[]);
+            data.space.checkpoint_durable(generation);
+        }
+        data.punch_free();
+        let holes = [(0, 16), (16, 16), (32, 8)].map(|(at, len)| (inner_at + at * M, len * M));
+        assert_eq!(*file.holes.lock(), holes);
+        data.cut().unwrap();
+        assert_eq!(
+            *file.cut.lock(),
+            [16, 16, 16, 16, 16, 16, 4].map(|len| len * M)
+        );
+        assert_eq!(file.len().unwrap(), end);
+        drop((start, last));
+    }
 }

@@ -212,7 +212,11 @@ mod tests {
     use crate::testing::TestServer;
 
     fn small() -> TestServer {
-        TestServer::with(|settings| settings.cache_bytes = Some(16 << 20))
+        TestServer::with(|settings| {
+            settings.cache_bytes = Some(16 << 20);
+            // On a busy machine a test may take longer than the default.
+            settings.transaction_lifetime = Duration::from_secs(3600);
+        })
     }
 
     fn fill(server: &mut TestServer, from: i32, count: i32) {

@@ -540,10 +540,10 @@ async fn the_audit_log_rotates_by_itself_or_with_the_log() {
     ] {
         let mut command = DocBuf::new();
         command.push_value("logRotate", &which);
-        let before = std::fs::metadata(&audited.path).unwrap().len();
+        let before = std::fs::read_to_string(&audited.path).unwrap();
         audited.server.run("admin", command);
         let text = std::fs::read_to_string(&audited.path).unwrap();
-        assert_eq!(text.len() as u64 != before, rotates, "{which:?}");
+        assert_eq!(text != before, rotates, "{which:?}");
         if rotates {
             let first = extjson::parse(text.lines().next().unwrap()).unwrap();
             assert_eq!(first.get_str("atype"), Some("rotateLog"));
@@ -553,7 +553,7 @@ async fn the_audit_log_rotates_by_itself_or_with_the_log() {
                 .get_doc("logRotationStatus")
                 .unwrap();
             let old = std::fs::read_to_string(status.get_str("rotatedLogPath").unwrap()).unwrap();
-            assert_eq!(old.len() as u64, before);
+            assert_eq!(old, before);
         }
     }
 }
