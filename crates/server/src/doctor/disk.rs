@@ -125,6 +125,13 @@ pub fn file_system(host: &Host, directory: &Path, magic: Option<u64>) -> Vec<Fin
             "mount it with noatime",
         ));
     }
+    if matches!(kind.as_str(), "ext4" | "xfs") && has(&["discard"]).is_some() {
+        found.push(Finding::note(
+            AREA,
+            "mounted with discard: reads wait while space is freed, such as that of a log segment",
+            "remove the option and run fstrim regularly: on most systems fstrim.timer does",
+        ));
+    }
     if kind == "btrfs" && has(&["nodatacow"]).is_none() {
         found.push(Finding::note(
             AREA,
@@ -316,6 +323,7 @@ not a mount
             found.iter().map(|finding| finding.level).collect()
         };
         assert_eq!(levels("/data/db", None), [Good]);
+        assert_eq!(levels("/var/lib/frond", None), [Note]);
         assert_eq!(levels("/data/ro disk", None), [Problem, Problem]);
         assert_eq!(levels("/merged", None), [Warning]);
         assert_eq!(levels("/old/db", None), [Warning, Warning, Note]);
