@@ -169,7 +169,7 @@ impl Client {
                 let chunk = data.split_to(data.len().min(COPY_BYTES));
                 sink.send(chunk).await?;
             }
-            // Nobody waits for it after a stop.
+            // Nothing waits for it after a stop.
             let _ = sent.send(());
             sink.finish().await
         });

@@ -1,6 +1,6 @@
 //! Documents as JSON text for `jsonb`, and back.
 //!
-//! The text is what somebody who moves from MongoDB writes: an ObjectId as 24 hexadecimal digits, a date
+//! The text is what a user who moves from MongoDB writes: an ObjectId as 24 hexadecimal digits, a date
 //! as milliseconds since 1970 (jsonb has no dates, and the index wants an immutable expression).
 
 use frond_bench::{Error, Result};

@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The pause before another attempt to make a backup.
 const BACKUP_RETRY: Duration = Duration::from_secs(30);
 
-/// Archives until the user asks to stop. Failures of the server are reported, and it is asked again.
+/// Archives until the user asks to stop. Failures of the server are reported, and the request is repeated.
 pub fn run(source: &Source, repository: &Repository) -> Result<()> {
     let _lock = repository.lock(Writer::Archive)?;
     let mut last = String::new();

@@ -128,7 +128,7 @@ fn short(number: f64) -> String {
     format!("{number:.0}")
 }
 
-/// A thread that asks the server each interval, and writes a file.
+/// A thread that polls the server at each interval, and writes a file.
 pub struct Statistics {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Vec<Row>>>,

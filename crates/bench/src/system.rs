@@ -277,7 +277,7 @@ pub trait Setup {
     fn drain(&mut self) -> Result<()>;
 }
 
-/// Waits for idle compaction: asks the system to write everything, then returns when it has written
+/// Waits for idle compaction: makes the system write everything, then returns when it has written
 /// nothing for two seconds or `longest` has passed. Returns at once for a system that does not report
 /// what it writes.
 pub fn wait_until_idle(

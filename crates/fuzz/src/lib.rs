@@ -1,5 +1,5 @@
 //! Fuzz targets: everything that Frond decodes or parses, from the wire, from the disk and from its command line. The README
-//! tells how they run.
+//! describes how to run them.
 
 #![forbid(unsafe_code)]
 

@@ -66,7 +66,7 @@ impl SetPaths {
 /// each followed by a zero byte.
 pub type IsWhole<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// The difference of two documents; `None` if it is not smaller than the second one, or cannot be told.
+/// The difference of two documents; `None` if it is not smaller than the second one, or cannot be expressed.
 pub fn diff(old: &Doc, new: &Doc) -> Option<DocBuf> {
     let mut differ = Differ {
         is_whole: None,
@@ -77,7 +77,7 @@ pub fn diff(old: &Doc, new: &Doc) -> Option<DocBuf> {
 }
 
 /// The difference that the operators of an update made, whatever its size. The documents may be parts of large ones, with the
-/// same parts left out. `None` if it cannot be told.
+/// same parts left out. `None` if it cannot be expressed.
 pub fn diff_of_operators(
     old: &Doc,
     new: &Doc,
@@ -158,7 +158,7 @@ impl Differ<'_> {
         }
     }
 
-    /// Neither has two fields of the same name. `None` if the difference cannot be told.
+    /// Neither has two fields of the same name. `None` if the difference cannot be expressed.
     fn document(&mut self, old: &Doc, new: &Doc, set: Option<&SetPaths>) -> Option<DocBuf> {
         let mut sections = Sections::default();
         let mut rest = new.iter_raw().peekable();

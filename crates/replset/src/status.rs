@@ -103,7 +103,7 @@ pub struct Heard<'a> {
     pub uptime_secs: u64,
     /// When it last answered, if it did.
     pub last_heartbeat_ms: Option<i64>,
-    /// When it last asked.
+    /// When its last heartbeat arrived.
     pub last_received_ms: Option<i64>,
     /// The mean time of an answer.
     pub ping_ms: Option<i64>,

@@ -21,7 +21,7 @@ pub const RESUMABLE_CHANGE_STREAM: &str = "ResumableChangeStreamError";
 pub const NON_RESUMABLE_CHANGE_STREAM: &str = "NonResumableChangeStreamError";
 
 /// The label of an error as far as change streams are concerned. `is_change_stream` indicates whether the command opens or reads
-/// one; it is asked only if the answer matters.
+/// one; it is called only if the answer matters.
 pub fn of_change_stream(
     code: ErrorCode,
     is_change_stream: impl FnOnce() -> bool,

@@ -136,7 +136,7 @@ profiler wait, and the data files do not change; backups are an error (20). `loc
 there are no locks of databases and collections. `connPoolStats` shows no pools, because there are none. Index filters and query
 settings bound the indexes of a query, except for `$text` and `$near`, which need an index of their kind, and for a look-up by `_id`; a query
 shape of `setQuerySettings` is Frond's own, so hashes differ from MongoDB's, and `queryFramework` is kept and has no effect. With
-`notablescan` queries with conditions that would read a whole collection are error 291, also if a hint asks for it. `syncdelay` is 0 by
+`notablescan` queries with conditions that would read a whole collection are error 291, also if a hint requests it. `syncdelay` is 0 by
 default: the engine decides when checkpoints are written.
 
 Of MongoDB's fail points (with `enableTestCommands`) there are `failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`,

@@ -75,7 +75,7 @@ pub fn describe_cluster(store: &DocumentStore, pd: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Tells in `config.mongos` that this server lives.
+/// Records in `config.mongos` that this server is alive.
 ///
 /// # Errors
 /// Errors of the store.

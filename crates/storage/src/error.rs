@@ -63,7 +63,7 @@ impl Error {
                 EngineError::LogGone { .. } => ErrorCode::ChangeStreamHistoryLost,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
-                // Drivers try both again: the records of retryable writes tell what was done.
+                // Drivers try both again: the records of retryable writes show what was done.
                 EngineError::Unavailable(_) | EngineError::OutcomeUnknown(_) => {
                     ErrorCode::HostUnreachable
                 }

@@ -118,7 +118,7 @@ pub mod kind {
 }
 
 /// Dispatches on the tree, and in the catalog on the first byte of the key. Messages in other trees change documents; their
-/// first byte tells their type.
+/// first byte is their type.
 struct StoreMerge {
     stats: Arc<FastUpdateStats>,
 }

@@ -1,7 +1,7 @@
 //! The request of a thread: whether there is an engine of JavaScript, what ends a function, and the times that expressions see.
 //!
 //! The server names the request that runs on a thread, as it does with `frond_store::watch`. The environment of expressions
-//! hands functions to the engine from here, and the engine asks [`check`] whether to go on.
+//! hands functions to the engine from here, and the engine calls [`check`] to learn whether to go on.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};

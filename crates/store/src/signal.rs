@@ -1,4 +1,4 @@
-//! Tells readers that wait at an end, of a capped collection or of the oplog, that there is more.
+//! Notifies readers that wait at an end, of a capped collection or of the oplog, that there is more.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Tells tailable cursors of insertions, and change streams of new entries of the oplog.
+/// Notifies tailable cursors of insertions, and change streams of new entries of the oplog.
 #[derive(Debug, Default)]
 pub struct TailSignal {
     insertions: AtomicU64,

@@ -43,7 +43,7 @@ pub struct StoreOptions {
     pub member: bool,
     /// Whether temporary files are encrypted, with a key that is nowhere else than in memory.
     pub encrypts_files: bool,
-    /// Set if other servers may use the same keyspace at the same time: what this one tells them.
+    /// Set if other servers may use the same keyspace at the same time: what they see of this one.
     pub shared: Option<SharedOptions>,
 }
 
@@ -100,7 +100,7 @@ pub struct StorageOptions {
     pub journal: bool,
     /// The longest time between the acknowledgement of a write and the sync of its log record.
     pub journal_commit_interval: Duration,
-    /// Is told about damaged blocks.
+    /// Receives reports of damaged blocks.
     pub listener: Arc<dyn EventListener>,
     /// Bytes of the file system that are kept for deletes and drops; `None` takes a share of it.
     pub disk_reserve_bytes: Option<u64>,

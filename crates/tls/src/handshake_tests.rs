@@ -173,7 +173,7 @@ fn revoked_certificates_are_refused() {
     assert_eq!(facts[0].issuer, "CN=authority,O=Frond");
     assert!(facts[0].next_update.is_some());
 
-    // A list that is expired, or that another authority issued, tells nothing of a certificate.
+    // A list that is expired, or that another authority issued, does not apply to a certificate.
     server.crl_file = Some(authority.revoke(&[], 2021));
     let error = connect(&other, &server).unwrap_err();
     assert!(error.contains("revocation list expired"), "{error}");

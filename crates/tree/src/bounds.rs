@@ -1,7 +1,7 @@
 //! Bounds of runs of long keys.
 //!
 //! Nodes hold the bounds of the runs below them. Of short keys these are the smallest and the largest key. Of a long key only as
-//! much is kept as tells it from its neighbours: otherwise nodes would be as large as the leaves below them.
+//! much is kept as distinguishes it from its neighbours: otherwise nodes would be as large as the leaves below them.
 
 use crate::bytes::SHORT_KEY_BYTES_MAX;
 use crate::run_index::separator;

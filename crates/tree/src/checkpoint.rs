@@ -496,7 +496,7 @@ fn read_trees(
         }
     }
     for lost in trees.lost_pages() {
-        // Otherwise new trees could not be told from its trees.
+        // Otherwise new trees could not be distinguished from its trees.
         let above = (lost.number + 1) << PAGE_BITS;
         opened.position.next_tree = opened.position.next_tree.max(above);
     }

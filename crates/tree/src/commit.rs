@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Tells the listener if the durable stamp has grown. The caller holds no locks.
+    /// Notifies the listener if the durable stamp has grown. The caller holds no locks.
     pub(crate) fn notify_durable_stamp(&self) {
         self.durable_stamp.notify();
     }

@@ -14,7 +14,7 @@
 //!   restore begins a new history.
 //! - **The log makes it a moment.** `LogTail` reads the log behind the log's thread: whole groups as they are in the
 //!   segments, and only what is durable. A crash of the machine may lose the rest, and its positions are used again.
-//!   `flush` asks for a sync first.
+//!   `flush` requests a sync first.
 //! - **A reader holds segments, within a limit.** The log is kept from where the reader is, up to
 //!   `Options::log_hold_bytes` more than the store needs, and not at all while the disk is nearly full. Beyond that the
 //!   hold ends, and the reader gets `Error::LogGone`.

@@ -157,7 +157,7 @@ impl EventListener for NoListener {}
 /// The damage that was met.
 pub(crate) struct DamageRegistry {
     listener: Arc<dyn EventListener>,
-    /// Blocks belong to one tree, keys are told apart by it.
+    /// Blocks belong to one tree, keys are distinguished by it.
     known: Mutex<BTreeMap<(DamagePlace, Option<TreeId>), Damage>>,
 }
 

@@ -72,7 +72,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// The room of the file system that holds a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskSpaceStats {
-    /// Size of the file system in bytes; 0 if the disk does not tell.
+    /// Size of the file system in bytes; 0 if the disk does not report it.
     pub total_bytes: u64,
     /// Bytes that the store may still use. The file that holds a part of the reserve is counted.
     pub available_bytes: u64,
@@ -114,7 +114,7 @@ pub(crate) struct SpaceWatch {
 
 #[derive(Default)]
 struct State {
-    /// The last measurement; `None` if the disk does not tell.
+    /// The last measurement; `None` if the disk does not report it.
     measured: Option<DiskSpace>,
     /// Free bytes inside the data file that cannot be returned to the file system.
     inside: u64,
@@ -272,7 +272,7 @@ impl SpaceWatch {
         self.state.lock().begun + 1
     }
 
-    /// Waits until the attempt with this number has ended, at most for `pause`. Tells then whether it, or one that ended
+    /// Waits until the attempt with this number has ended, at most for `pause`. Returns whether it, or one that ended
     /// with or after the one before it, was of use.
     pub(crate) fn outcome(&self, number: u64, pause: Duration) -> Option<bool> {
         let mut state = self.state.lock();

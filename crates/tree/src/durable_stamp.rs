@@ -11,7 +11,7 @@
 //!   crash of the machine, is in every snapshot taken from then on, and is complete. The log's thread notes the last
 //!   stamp when it takes frames from the buffer; after the sync the publisher raises the durable stamp, at once or when
 //!   this commit becomes visible. The commit path has nothing to do for it.
-//! - `Store::request_sync` asks the log's thread for a sync before its interval is over, at most one in 10 ms. No
+//! - `Store::request_sync` requests a sync of the log's thread before its interval is over, at most one in 10 ms. No
 //!   caller waits for it.
 //! - In a transaction, stamped keys belong to the operations that come with the commit. `Transaction::stage` refuses
 //!   them: its reads could not see keys that have no stamp yet.
@@ -51,7 +51,7 @@ impl DurableStamp {
         self.publisher.note_synced(sequence, stamp);
     }
 
-    /// Tells the listener if the stamp has grown. The caller holds no locks.
+    /// Notifies the listener if the stamp has grown. The caller holds no locks.
     pub(crate) fn notify(&self) {
         let stamp = self.publisher.durable_stamp();
         if self.notified.load(Ordering::Acquire) < stamp

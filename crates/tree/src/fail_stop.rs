@@ -18,7 +18,7 @@
 //!   nothing. The background thread treats it as a full disk: it notes a stall and tries again after a pause.
 
 //! - **A broken invariant ends the process**, wherever it is found. Each assertion of the engine begins with the name of its
-//!   invariant, such as "S1: ", which stands at the field or type that it constrains. [`contain`] and [`watch`] tell such a panic
+//!   invariant, such as "S1: ", which stands at the field or type that it constrains. [`contain`] and [`watch`] distinguish such a panic
 //!   from others. So an assertion must not depend on what was read from the disk or came from a client: that is checked where it
 //!   is read, and is an error.
 

@@ -48,7 +48,7 @@ pub(crate) struct Signal {
 }
 
 impl Flusher {
-    /// Tells the thread that a memtable was sealed.
+    /// Wakes the thread after a memtable was sealed.
     pub(crate) fn wake(&self) {
         self.signal.lock().work = true;
         self.wake.notify_one();

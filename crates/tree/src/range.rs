@@ -4,7 +4,7 @@
 //!
 //! A range delete is blind: it never conflicts.
 //!
-//! - In the memtable, range deletes are kept beside the entries. Sequence numbers tell which entries they delete.
+//! - In the memtable, range deletes are kept beside the entries. Sequence numbers determine which entries they delete.
 //! - Flushes resolve that. The result is a run: range deletes that cover everything older, and messages above them. The
 //!   ranges stay in memory with their node, sorted and joined.
 //! - A child that a range covers becomes empty at once, without regard to older pending messages. So dropping most of a

@@ -78,7 +78,7 @@ impl Header {
         })
     }
 
-    /// The operation code, if it is one that exists. Bytes of other protocols are told from it.
+    /// The operation code, if it is one that exists. Bytes of other protocols are recognized by it.
     pub fn op(&self) -> Result<OpCode, Error> {
         OpCode::from_i32(self.opcode).ok_or_else(|| self.other_protocol())
     }

@@ -10,7 +10,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ),
     (
         "idiom",
-        "\"tell of\", \"somebody\", \"nobody\", \"anew\"; say which code does it",
+        "\"tell\", \"somebody\", \"nobody\", \"anew\"; say which code does it",
     ),
     (
         "short-doc",
@@ -27,13 +27,7 @@ pub const KINDS: &[(&str, &str)] = &[
 const OPENINGS: &[&str] = &["What", "Who", "Whose", "Whom", "How", "So many", "So much"];
 
 const IDIOMS: &[&str] = &[
-    "tell of",
-    "tells of",
-    "told of",
-    "telling of",
-    "somebody",
-    "nobody",
-    "anew",
+    "tell", "tells", "told", "telling", "somebody", "nobody", "anew",
 ];
 
 /// A doc comment of as many words says no more than the name, unless it has code or a number.

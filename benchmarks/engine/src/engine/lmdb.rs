@@ -1,6 +1,6 @@
 //! LMDB: a copy-on-write B+ tree in a memory map, in C.
 //!
-//! Holds `unsafe` code: opening an environment is unsafe, because nobody else may change the file
+//! Holds `unsafe` code: opening an environment is unsafe, because no other process may change the file
 //! while it is mapped.
 
 use std::ops::Bound;

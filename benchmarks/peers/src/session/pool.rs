@@ -209,7 +209,7 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(true));
         let result = pool.with(&stop, |_| Ok(()));
         assert!(matches!(result, Err(Error::Stopped)));
-        // Nobody waits any more, so that the connection is free.
+        // Nothing waits any more, so that the connection is free.
         pool.give_back(None);
         assert_eq!(pool.state().open, 0);
     }

@@ -16,7 +16,7 @@ use crate::client::Param;
 use crate::json;
 use crate::table::{Kind, Table, expression, kind_of};
 
-/// Updates that may be unanswered when nobody waits for answers.
+/// Updates that may be unanswered when the client does not wait for answers.
 const UNANSWERED_MAX: usize = 64;
 
 /// What the index is on, and the types of what is compared.

@@ -17,7 +17,7 @@ use super::wire;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The database that an input uses, and that is dropped after it.
 const DATABASE: &str = "fuzz";
-/// Commands that stop the server or its writes, or wait as long as they are told, and those that change what the next inputs
+/// Commands that stop the server or its writes, or wait for a time of the client's choice, and those that change what the next inputs
 /// meet. They are tested elsewhere.
 const LEFT_OUT: [&str; 9] = [
     "shutdown",

@@ -201,7 +201,7 @@ fn a_part_of_a_document_is_never_set_whole() {
     let set = SetPaths::new([("s", false)]);
     let diff = diff_of_operators(&old, &new, &set, Some(&is_whole));
     assert_eq!(diff, Some(doc! {"ss": {"d": {"a": false}, "i": {"b": 1}}}));
-    // It cannot be told.
+    // It cannot be expressed.
     let new = doc! {"s": 5};
     assert_eq!(diff_of_parts(&old, &new, &is_whole), None);
     let (old, new) = (doc! {"s": {}, "a": 1}, doc! {"a": 1, "s": {}});

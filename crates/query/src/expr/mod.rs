@@ -113,7 +113,7 @@ impl Expr {
         Ok(self.eval(&Context::new(root, now_ms))?.into_value())
     }
 
-    /// Whether the expression is true of a document, as `$expr` asks.
+    /// Whether the expression is true of a document, as `$expr` requires.
     ///
     /// # Errors
     /// As [`Expr::eval`].

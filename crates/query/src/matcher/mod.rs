@@ -337,8 +337,8 @@ impl Filter {
         }
     }
 
-    /// Whether `doc` passes. A condition that cannot be evaluated counts as not passed; see
-    /// [`Filter::try_matches`] to tell.
+    /// Whether `doc` passes. A condition that cannot be evaluated counts as not passed;
+    /// [`Filter::try_matches`] returns its error.
     pub fn matches(&self, doc: &Doc) -> bool {
         let mut state = State::default();
         eval::matches_document(&self.root, doc, &mut state) && state.error.is_none()

@@ -19,7 +19,7 @@ use super::stored::{self, Stored, unsupported_format};
 #[derive(Debug)]
 pub struct User {
     pub name: UserName,
-    /// Tells it from another user that had the same name; old documents have none.
+    /// Distinguishes it from another user that had the same name; old documents have none.
     pub id: Option<[u8; 16]>,
     /// The roles that it was granted, and those that they inherit from.
     pub all_roles: BTreeSet<UserName>,

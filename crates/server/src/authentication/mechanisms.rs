@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::observability::log::Component;
 
 /// Adds the mechanisms of the user `database.name` to the reply of a `hello`. A user who does not exist looks like one
-/// with credentials for all mechanisms, and so does one whose document cannot be read; mongod omits the field, which tells that there is no such user.
+/// with credentials for all mechanisms, and so does one whose document cannot be read; mongod omits the field, which reveals that there is no such user.
 ///
 /// # Errors
 /// `BadValue` if the name has no database.
@@ -28,7 +28,7 @@ pub fn supported_mechanisms(cx: &Context<'_>, given: &str, reply: &mut DocBuf) -
             .clients
             .access
             .find_for_login(&UserName::new(name, db));
-        // The client has not logged in: only the log may tell that there is such a user.
+        // The client has not logged in: only the log may reveal that there is such a user.
         let user = found.unwrap_or_else(|error| {
             server.log.warning(
                 Component::Access,

@@ -42,7 +42,7 @@ pub fn log_in_by_cr(cx: &mut Context<'_>, db: &str, args: &Arguments<'_>) -> Res
         Ok(user) => user,
         Err(error) => return Err(fail(cx, &attempt, error.message())),
     };
-    // Made in each case, so that the time does not tell whether the user exists.
+    // Made in each case, so that the time does not reveal whether the user exists.
     let fake = cx.server.clients.logins.fake_digest(&attempt.user);
     let real = user.as_ref().and_then(|user| user.credentials.cr.as_ref());
     let is_known = mongo_cr::verify(nonce, name, real.unwrap_or(&fake), key);

@@ -19,7 +19,7 @@ use crate::logins::{Pending, Step};
 const CONVERSATION: i32 = 1;
 
 /// The answer to the first message of a login is sent so long after it, longer than finding and reading a user takes. So its
-/// time does not tell whether there is such a user.
+/// time does not reveal whether there is such a user.
 const FIRST_ANSWER: Duration = Duration::from_millis(2);
 
 /// The message of a client, and how the reply has to be written.
@@ -145,7 +145,7 @@ pub fn sasl_start(
     }
     // One who cannot be read looks like one who does not exist.
     let found = cx.server.clients.access.find_for_login(&attempt.user);
-    // Made in each case, so that the time does not tell whether the user exists.
+    // Made in each case, so that the time does not reveal whether the user exists.
     let fake = cx
         .server
         .clients

@@ -656,7 +656,7 @@ async fn a_user_who_cannot_be_read_is_not_told_of() {
     assert_eq!(log.matches("The stored user ann@shop").count(), 2, "{log}");
 }
 
-/// The roles of a user are resolved after its proof, so that neither the time of the first message nor its errors tell that
+/// The roles of a user are resolved after its proof, so that neither the time of the first message nor its errors reveal that
 /// there is such a user.
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_are_resolved_after_the_proof() {

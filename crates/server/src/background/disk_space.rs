@@ -1,4 +1,4 @@
-//! Tells in the log when the disk becomes full, and when it is not any more.
+//! Logs when the disk becomes full, and when it is not any more.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ use crate::state::Server;
 
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Writes to `config.mongos` until the server stops, with the version that the server tells clients. Does nothing on a server with files
+/// Writes to `config.mongos` until the server stops, with the version that the server reports to clients. Does nothing on a server with files
 /// of its own.
 pub async fn tell_life(server: Arc<Server>, version: &'static str) {
     if !server.settings.tikv.is_on {

@@ -398,7 +398,7 @@ fn log_listening(server: &Server, ips: &[IpAddr], began: Instant) {
         },
     );
     if server.settings.log_path.is_some() {
-        // The log goes to a file, so tell the terminal that the server is ready.
+        // The log goes to a file, so the terminal gets a line when the server is ready.
         println!("frond: waiting for connections on port {port}");
     }
 }

@@ -71,7 +71,7 @@ pub struct Frames {
     idle: IdleTimer,
 }
 
-/// Tells when no message has come for a while. Its timer is set when it ends, not for each message.
+/// Reports when no message has come for a while. Its timer is set when it ends, not for each message.
 #[derive(Default)]
 struct IdleTimer {
     /// None while the connection is idle.

@@ -243,7 +243,7 @@ where
             return done;
         }
         let waits = Instant::now();
-        // The timer runs the task again, too, and `timeout` asks its future first. So only the remaining time decides.
+        // The timer runs the task again, too, and `timeout` polls its future first. So only the remaining time decides.
         let _ = tokio::time::timeout(left, run_again()).await;
         left = left.saturating_sub(waits.elapsed());
         if left.is_zero() {

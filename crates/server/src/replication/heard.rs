@@ -150,7 +150,7 @@ impl Heard {
 #[derive(Debug, Default)]
 pub struct Heartbeats {
     members: Mutex<HashMap<i32, Heard>>,
-    /// The stores whose members have asked this server. One that has no configuration yet finds the others by them.
+    /// The stores whose members have sent heartbeats to this server. A member without a configuration finds the others by them.
     askers: Mutex<HashMap<u64, Asker>>,
 }
 
@@ -167,7 +167,7 @@ struct Asker {
 /// Stores that are remembered: those of a set and of members that were replaced.
 const ASKERS_MAX: usize = 256;
 
-/// A member that has not asked for so long is not copied.
+/// A member whose last heartbeat is older is not copied.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A secondary is copied if it has about all that the primary has: it must have what the primary has dropped from its log.
@@ -197,7 +197,7 @@ impl Heartbeats {
     }
 
     /// The hosts of members to copy, the best ones first: secondaries that are up to date, then the primary, whose store has the number
-    /// `primary`. Only of members that have asked this server.
+    /// `primary`. Only of members that have sent heartbeats to this server.
     pub fn sources(&self, primary: u64) -> Vec<String> {
         let askers = self.askers.lock();
         let newest = askers.values().map(|asker| asker.applied.time).max();
@@ -216,7 +216,7 @@ impl Heartbeats {
         hosts.map(|asker| asker.host.clone()).collect()
     }
 
-    /// A member has asked.
+    /// Notes a heartbeat of a member.
     pub fn was_asked_by(&self, id: i32, report: Report) {
         if let Some(host) = &report.host {
             let mut askers = self.askers.lock();

@@ -386,7 +386,7 @@ impl Replication {
             return Ok(self.store.oplog().last() < time);
         }
         if time > now && self.is_router {
-            // Another server of the cluster may have told the client a time that this one has not asked for yet.
+            // Another server of the cluster may have given the client a time that this one has not read yet.
             now = self.store.cluster_time().tick()?;
         }
         if time <= now {

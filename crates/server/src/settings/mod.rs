@@ -79,7 +79,7 @@ pub enum UnixSocket {
 pub struct Settings {
     /// Directory of the data files.
     pub db_path: PathBuf,
-    /// TCP port; 0 asks the system for a free one.
+    /// TCP port; with 0 the system chooses a free one.
     pub port: u16,
     /// Addresses to listen on. Names are resolved when the server starts.
     pub bind_ip: Vec<String>,

@@ -465,7 +465,7 @@ fn on_other_connection(server: &Server, command: &DocBuf) -> DocBuf {
     testing::on_other_connection(server, db(command), command)
 }
 
-/// A long statement, which an interruption ends: then its transaction is aborted, and the client is told why.
+/// A long statement, which an interruption ends: then its transaction is aborted, and the client gets the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_statement_aborts_its_transaction() {
     let mut server = TestServer::new();

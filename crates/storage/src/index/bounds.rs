@@ -3,7 +3,7 @@
 //! The intervals hold every document that can pass, often more: whoever reads through an index applies
 //! the filter again. Two rules come from arrays, of which an index has one entry per element:
 //! - Two conditions may be met by two elements of an array that both paths lead through. Both bound the index only if
-//!   one `$elemMatch` ties them to one element of each array that they share; the index's multikey paths tell
+//!   one `$elemMatch` ties them to one element of each array that they share; the index's multikey paths show
 //!   which components are arrays. This holds for two conditions on one field as for those on two fields.
 //! - A negation holds for an array if no element matches, so it bounds the index only if an `$elemMatch` names one
 //!   element of each array on its path.

@@ -62,7 +62,7 @@ pub fn can_rebuild(spec: &IndexSpec) -> bool {
 
 /// The document that an entry shows: its fields at their paths and, unless keys are record ids, the `_id`. The
 /// outer `None` says that the entry is damaged; the inner one that a field is null, so that only the document itself
-/// tells whether it is null or missing.
+/// shows whether it is null or missing.
 pub fn document(
     spec: &IndexSpec,
     parts: &EntryParts<'_>,
@@ -91,7 +91,7 @@ pub fn document(
     Some(Some(out))
 }
 
-/// The fields of an entry at their paths, for conditions that cannot tell null from missing. `None` if the entry is
+/// The fields of an entry at their paths, for conditions that do not distinguish null from missing. `None` if the entry is
 /// damaged.
 pub fn key_document(spec: &IndexSpec, parts: &EntryParts<'_>) -> Option<DocBuf> {
     Some(nested(

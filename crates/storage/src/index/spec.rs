@@ -143,7 +143,7 @@ pub trait IndexMethod: Debug + Send + Sync {
     fn parts<'a>(&self, doc: &'a Doc, out: &mut Slots<'a>) -> Result<()>;
 
     /// Whether a change at the paths that `touches` accepts can change the parts of the computed fields.
-    /// `touches` takes a path and tells whether a value there, or above, or below, may differ.
+    /// `touches` takes a path and returns whether a value there, or above, or below, may differ.
     fn is_affected(&self, touches: &dyn Fn(&str) -> bool) -> bool;
 
     /// The routes by which the index can find the documents of a query.

@@ -41,7 +41,7 @@ impl CatalogState {
     pub(super) fn announced(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         let announced = self.announced.load();
         let found = announced.as_ref()?.iter().find(|one| one.ns == *ns)?;
-        // While a cluster does not answer, the reads and writes that follow tell.
+        // While a cluster does not answer, the reads and writes that follow fail.
         let is_done = self.engine.has_tree(found.primary).unwrap_or(false);
         is_done.then(|| found.clone())
     }

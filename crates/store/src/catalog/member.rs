@@ -127,7 +127,7 @@ impl Effects {
             Op::DeleteRange { tree, .. } => {
                 self.watched |= known.trees.contains_key(tree);
             }
-            // Their entries in the catalog tell.
+            // Their entries in the catalog show it.
             Op::CreateTree(..) | Op::DropTree(_) => {}
         }
     }

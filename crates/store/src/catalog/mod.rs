@@ -381,7 +381,7 @@ impl Collection {
     fn is_in(&self, snapshot: &Snapshot) -> bool {
         let of_indexes = self.ready_indexes().map(|index| index.tree);
         let mut trees = self.trees().chain(of_indexes);
-        // If a cluster does not answer, the reads that follow tell.
+        // If a cluster does not answer, the reads that follow fail.
         trees.all(|tree| snapshot.has_tree(tree).unwrap_or(true))
     }
 
@@ -420,7 +420,7 @@ pub(crate) struct WritersHeld<'a> {
 pub struct Catalog {
     state: Arc<CatalogState>,
     scope: Scope,
-    /// Is told the timestamps of the entries that this handle writes into the oplog.
+    /// Receives the timestamps of the entries that this handle writes into the oplog.
     written: Option<LastWritten>,
 }
 

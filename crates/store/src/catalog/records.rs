@@ -161,7 +161,7 @@ impl Collection {
         )?)
     }
 
-    /// Tells tailable cursors of insertions.
+    /// Notifies tailable cursors of insertions.
     pub(crate) fn tail(&self) -> &Arc<TailSignal> {
         &self.shared.records.tail
     }

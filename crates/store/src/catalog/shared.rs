@@ -396,7 +396,7 @@ fn renew(state: &Weak<CatalogState>, cluster: &Cluster) {
     }
 }
 
-/// Tells the other servers which stamps this one takes no more, and looks what they tell and have written, as long as the store is
+/// Publishes to the other servers which stamps this one takes no more, and reads what they publish and have written, as long as the store is
 /// open.
 fn settle(state: &Weak<CatalogState>, cluster: &Cluster) {
     while cluster.sleep(SETTLE_PAUSE) {

@@ -351,7 +351,7 @@ impl OpenTransaction {
         let _in_flight = (added.entries > 0).then(|| state.oplog.begin_commit());
         let again = state.oplog.prepare_again();
         let committed = engine.commit_reserving(set, Durability::Logged, again);
-        // Also after an error, which may not tell that nothing was committed.
+        // Also after an error, which does not always mean that nothing was committed.
         if changes.written.values().any(|written| written.is_watched) {
             state.hooks.changed();
         }

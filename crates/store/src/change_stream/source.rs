@@ -203,7 +203,7 @@ impl Changes {
         {
             unwinding.value = Vec::new();
         }
-        // A commit that is in a snapshot has its time, although it may not yet have told the oplog of it.
+        // A commit that is in a snapshot has its time, although it may not yet be noted in the oplog.
         let given_out = self.store.cluster_time().last().to_u64();
         if std::mem::take(&mut self.looked_up) && given_out > self.store.oplog().durable() {
             self.store.engine().flush_log()?;

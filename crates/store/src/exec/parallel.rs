@@ -339,7 +339,7 @@ impl<C: Collect> Drop for StopHelpers<'_, C> {
     }
 }
 
-/// Tells the others if a helper panics; the scope of the threads passes the panic on.
+/// Notifies the others if a helper panics; the scope of the threads passes the panic on.
 struct NoteLoss<'a, C: Collect>(&'a Work<'a, C>);
 
 impl<C: Collect> Drop for NoteLoss<'_, C> {

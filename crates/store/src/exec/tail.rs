@@ -154,7 +154,7 @@ impl Tail {
     /// examined was removed.
     pub fn next_row(&mut self) -> Result<Option<Row>> {
         let is_at_end = self.scan.is_none() && self.position.is_some() && !self.is_interrupted;
-        // Documents of other servers may be there before the signal tells.
+        // Documents of other servers may be there before the signal is set.
         if is_at_end && self.watch.is_none() && self.seen == self.signal.insertions() {
             return Ok(None);
         }

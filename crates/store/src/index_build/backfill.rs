@@ -5,7 +5,7 @@
 //! If the server ends, another one goes on from there.
 //!
 //! A unique index has only what this build has put there: writers use side trees, see the module above. An entry may belong to a
-//! document that was changed since; then the next document with the same fields replaces it, and the side tree tells the rest.
+//! document that was changed since; then the next document with the same fields replaces it, and the side tree has the rest.
 
 use std::collections::HashMap;
 use std::ops::Bound;

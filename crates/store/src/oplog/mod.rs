@@ -386,7 +386,7 @@ impl Oplog {
     /// Errors of the engine.
     pub(crate) fn make_durable(&self) -> Result<()> {
         if let Some(now) = self.cluster_time.shared_now()? {
-            // Other servers may have written what the reader expects. They tell soon what they are done with.
+            // Other servers may have written what the reader expects. They publish soon what they are done with.
             let began = Instant::now();
             while self.engine.durable_stamp() < now && began.elapsed() < OTHERS_WAIT {
                 Interrupt::check_current()?;
@@ -432,7 +432,7 @@ impl Oplog {
         &self.readers
     }
 
-    /// Looks for entries of other servers, and tells the readers of them.
+    /// Looks for entries of other servers, and wakes the readers if there are any.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -584,7 +584,7 @@ impl Oplog {
         self.readers.begin(self.cluster_time.last().to_u64())
     }
 
-    /// Tells those who wait of the entries of a commit, the last of which has this time. Without `places` they may be of any
+    /// Notifies waiting readers of the entries of a commit, the last of which has this time. Without `places` they may be of any
     /// namespace.
     pub(crate) fn notify_readers(&self, last: Timestamp, added: Added, places: Option<&Places>) {
         let last = last.to_u64();

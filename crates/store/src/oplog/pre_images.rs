@@ -54,7 +54,7 @@ fn split(value: &[u8]) -> Option<(i64, &Doc)> {
 }
 
 impl Oplog {
-    /// The document before a change, which is told by the entry with the timestamp `ts` and by the operation at `position` in
+    /// The document before a change, which is described by the entry with the timestamp `ts` and by the operation at `position` in
     /// it: 0 unless the entry is a transaction. `None` if it was not stored or has expired.
     ///
     /// # Errors

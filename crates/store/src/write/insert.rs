@@ -269,7 +269,7 @@ impl Inserter<'_> {
                 {
                     return Err(error);
                 }
-                // Look-ups tell which document has which key twice.
+                // Look-ups show which document has which key twice.
                 _ => self.presumes_new = false,
             }
         }

@@ -28,8 +28,8 @@ impl Staging<'_> {
         }
     }
 
-    /// The difference that an update makes, for its entry. Of a large document `old` and `new` may be parts; `is_whole` tells which values
-    /// are there whole. `None` if the whole document is required to tell.
+    /// The difference that an update makes, for its entry. Of a large document `old` and `new` may be parts; `is_whole` returns which values
+    /// are there whole. `None` if that takes the whole document.
     pub(super) fn updated<'d>(
         &self,
         old: &'d Doc,

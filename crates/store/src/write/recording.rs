@@ -60,7 +60,7 @@ impl<O> Recorder<'_, O> {
         staging.record(self.to, &self.recording.of, 1, &result);
     }
 
-    /// A change of one document that adds the record. `outcome` tells what the statement did with a document.
+    /// A change of one document that adds the record. `outcome` returns the effect of the statement on a document.
     pub fn recorded<'c, C>(
         &'c self,
         change: &'c mut C,

@@ -48,7 +48,7 @@ const ENTRY_BYTES: usize = 64;
 pub enum Staged {
     /// It is in the write set.
     Done,
-    /// One of its keys may be in this write set already, so the snapshot cannot tell whether that
+    /// One of its keys may be in this write set already, so the snapshot does not show whether that
     /// key is taken. Stage it again in the next commit.
     NextCommit,
 }
@@ -390,7 +390,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Stages the change of a document from `old` to `new`, which have the same `_id`. Indexes none of
-    /// whose paths `updated` touches are left alone. `parts` tells how it is stored, if not as it is.
+    /// whose paths `updated` touches are left alone. `parts` describes how it is stored, if it is divided.
     ///
     /// # Errors
     /// As [`Staging::insert`].
@@ -436,7 +436,7 @@ impl<'a> Staging<'a> {
         Ok(Staged::Done)
     }
 
-    /// Stages the removal of a document. Of a large one `parts` tell how it is stored, and `old` is at least what its
+    /// Stages the removal of a document. Of a large one `parts` describe how it is stored, and `old` is at least what its
     /// indexes look at.
     ///
     /// # Errors
@@ -530,7 +530,7 @@ impl<'a> Staging<'a> {
         catalog::check_same(self.oplog, self.catalog)?;
         point("the oplog of a commit of documents is known");
         let committed = self.catalog.commit_logged(self.batch, self.log.as_ref());
-        // Also after an error, which may not tell that nothing was committed.
+        // Also after an error, which does not always mean that nothing was committed.
         if is_watched {
             self.collection.hooks().changed();
         }

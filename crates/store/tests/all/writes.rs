@@ -360,7 +360,7 @@ fn changes_of_watched_collections_are_told_when_they_are_visible() {
             }
             sum.store(values, SeqCst);
         });
-    // Runs a change; it must have been told, and the callback must have seen this sum.
+    // Runs a change; it must have been reported, and the callback must have seen this sum.
     let check = |what: &str, sum: i64, change: &dyn Fn()| {
         told.store(0, SeqCst);
         change();

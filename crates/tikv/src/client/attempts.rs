@@ -15,7 +15,7 @@ const LOST_MAX: usize = 2;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The longest pause after an answer that asks for another attempt.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The first pause after a broken connection: the peer that comes next is not asked at once.
+/// The first pause after a broken connection: the next peer does not get the request at once.
 const PAUSE_AFTER_BREAK: Duration = Duration::from_millis(50);
 
 /// The failed attempts of one operation.

@@ -3,7 +3,7 @@
 //! The library keeps its connections and what it knows of regions to itself, so nothing of that can be corrected from here:
 //! - it gives connections no pings and no time limit. One to a machine that is gone stays, and requests wait for it;
 //! - it forgets a region after a failed request, but not after a failed attempt to connect. A server that learns of a region while
-//!   the region's leader is down asks for that leader until it is there again;
+//!   the region's leader is down sends requests to that leader until it is there again;
 //! - it waits for seconds between two attempts to reach PD, and for ever for a timestamp of a PD that hangs.
 //!
 //! A new client has none of these problems. It costs some connections, and one question to PD for each region that is met again.
@@ -68,7 +68,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Connects to the addresses of PD that answer. The library asks all that it gets, and waits for ever for a member that hangs.
+    /// Connects to the addresses of PD that answer. The library connects to all that it gets, and waits for ever for a member that hangs.
     async fn connect(&self, pd: &Pd, limit: Duration) -> tikv::Result<TransactionClient> {
         let mut addresses = pd.answering().await;
         if addresses.is_empty() {

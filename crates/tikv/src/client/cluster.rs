@@ -216,7 +216,7 @@ impl Cluster {
     }
 
     /// Returns when no commit of another instance can take place any more whose snapshot was taken up to `until_ms`, the end of
-    /// its lease. It may be told [`Error::Conflict`], or find out that its commit took place before.
+    /// its lease. It may get [`Error::Conflict`], or find out that its commit took place before.
     ///
     /// # Errors
     /// [`Error::Unavailable`], [`Error::Interrupted`].

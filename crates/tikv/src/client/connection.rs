@@ -32,7 +32,7 @@ const CHECK: Duration = Duration::from_millis(20);
 pub(crate) const PHYSICAL_SHIFT: u32 = 18;
 /// The garbage collector's requests are repeated for this time.
 const COLLECTOR_PATIENCE: Duration = Duration::from_secs(180);
-/// The time for which the shared clock follows this machine's clock before PD is asked again.
+/// The time for which the shared clock follows this machine's clock before the next request to PD.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// A connection to the cluster.

@@ -77,7 +77,7 @@ impl Cursor {
         }
     }
 
-    /// Tells that only some keys will be read.
+    /// Notes that only some keys will be read.
     pub(crate) fn expect_few(&mut self) {
         self.rows = 2;
     }

@@ -81,7 +81,7 @@ pub(crate) fn fence(shared: &Shared, instance: u32, until_ms: u64) -> Result<()>
                     stored.map(|pair| (pair.0.into(), pair.1)).collect();
                 transaction.put(key, after.to_value()).await?;
                 for key in records {
-                    // The record still tells the slot's last commit.
+                    // The record still names the slot's last commit.
                     let value = stored.remove(&key).unwrap_or_else(|| record(0, &[]));
                     transaction.put(key, value).await?;
                 }

@@ -8,8 +8,8 @@
 //! - the parts of values that were replaced, or never committed, are deleted;
 //! - what gone instances of servers have added to counters is folded into one key.
 //!
-//! Several deployments, TiDB, or a backup may use the same cluster. Each tells PD the timestamp that it needs, and the safepoint
-//! is the least of them. Each server of Frond registers it by an entry of its own (`registration.rs`).
+//! Several deployments, TiDB, or a backup may use the same cluster. Each registers the timestamp that it needs with PD, and the safepoint
+//! is the least of them. Each server of Frond has an entry of its own (`registration.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

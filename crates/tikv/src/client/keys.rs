@@ -166,7 +166,7 @@ impl Keys {
         self.make(&[b"r", &writer.to_bytes()])
     }
 
-    /// A part of a large value. `place` tells apart the large values of one commit.
+    /// A part of a large value. `place` distinguishes the large values of one commit.
     pub(crate) fn part(&self, tree: TreeId, at: u64, place: u32, number: u16) -> Vec<u8> {
         self.make(&[
             b"p",

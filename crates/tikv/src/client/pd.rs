@@ -276,10 +276,10 @@ impl Pd {
         })
     }
 
-    /// Tells PD that a service needs the versions from a timestamp on, for some seconds. Returns the least timestamp that any
+    /// Registers with PD that a service needs the versions from a timestamp on, for some seconds. Returns the least timestamp that any
     /// service needs.
     pub(crate) async fn need(&self, service: &[u8], seconds: i64, at: u64) -> Result<u64, Failure> {
-        let told: UpdateServiceGcSafePointResponse = self
+        let reply: UpdateServiceGcSafePointResponse = self
             .call("UpdateServiceGCSafePoint", |header| {
                 UpdateServiceGcSafePointRequest {
                     header: Some(header),
@@ -289,24 +289,24 @@ impl Pd {
                 }
             })
             .await?;
-        self.check(told.header)?;
-        Ok(told.min_safe_point)
+        self.check(reply.header)?;
+        Ok(reply.min_safe_point)
     }
 
-    /// Tells PD that a service needs nothing any more.
+    /// Removes the registration of a service with PD.
     pub(crate) async fn release(&self, service: &[u8]) -> Result<(), Failure> {
         self.need(service, 0, 0).await.map(drop)
     }
 
     /// The safepoint that TiKV uses.
     pub(crate) async fn safepoint(&self) -> Result<u64, Failure> {
-        let told: GetGcSafePointResponse = self
+        let reply: GetGcSafePointResponse = self
             .call("GetGCSafePoint", |header| GetGcSafePointRequest {
                 header: Some(header),
             })
             .await?;
-        self.check(told.header)?;
-        Ok(told.safe_point)
+        self.check(reply.header)?;
+        Ok(reply.safe_point)
     }
 
     /// The error in an answer. Another leader is looked for then.
@@ -445,7 +445,7 @@ where
     Ok(answer.map_err(|status| status.to_string())?.into_inner())
 }
 
-/// A key as PD and the regions know it: groups of eight bytes, each followed by a byte that tells how many of them count, so that
+/// A key as PD and the regions know it: groups of eight bytes, each followed by a byte with the number of them that count, so that
 /// encoded keys compare like keys.
 pub(crate) fn encode_key(key: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity((key.len() / 8 + 1) * 9);

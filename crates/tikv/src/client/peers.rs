@@ -1,7 +1,7 @@
 //! Whether a node answers at all.
 //!
-//! A request without an answer says little: its node may be slow, hung or gone, or only the request is in trouble. So the node is
-//! asked something that costs it nothing, over a new connection.
+//! A request without an answer says little: its node may be slow, hung or gone, or only the request is in trouble. So the node gets
+//! a request that costs it nothing, over a new connection.
 
 use std::collections::HashMap;
 use std::error::Error;

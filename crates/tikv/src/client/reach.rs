@@ -95,7 +95,7 @@ impl Reach {
             } = self.clients.current();
             let until = match request.kind {
                 Kind::Timestamp => Instant::now() + limit,
-                // A node that does not answer costs one limit, and then the library asks PD for another one.
+                // A node that does not answer costs one limit, and then the library requests another one from PD.
                 Kind::Get | Kind::Scan | Kind::Region => Instant::now() + 2 * limit,
                 Kind::Commit => Instant::now() + self.transaction_limit(0),
                 Kind::Collector => request.deadline,

@@ -1,8 +1,8 @@
-//! Where regions are: so a page of a scan asks one region and not every one of its range, and the newest value of a key is asked
-//! for where it is (`direct.rs`).
+//! Where regions are: so a page of a scan is a request to one region and not to every one of its range, and the newest value of a key is read
+//! where it is (`direct.rs`).
 //!
-//! This knowledge may be old: a region was divided, joined with another one, or moved. Then a page asks two regions, or two pages ask
-//! one, and a node refuses a request. Nothing else depends on it.
+//! This knowledge may be old: a region was divided, joined with another one, or moved. Then a page reads from two regions, or two pages read
+//! from one, and a node refuses a request. Nothing else depends on it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -16,14 +16,14 @@ use tonic::transport::Channel;
 use crate::client::connection::{Connection, Kind};
 use crate::client::pd::{Peer, RegionEpoch, decode_key, encode_key};
 
-/// PD is asked again for a region after this time.
+/// A region is requested from PD again after this time.
 const AGE_MAX: Duration = Duration::from_secs(300);
 /// The most regions that are remembered.
 const REGIONS_MAX: usize = 16 << 10;
-/// After a failure PD is not asked for this time.
+/// No request is sent to PD for this time after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
-/// A node that has not answered is not asked directly for this time.
+/// No request is sent directly to a node for this time after it has not answered.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Connections to the nodes, by their addresses.

@@ -93,7 +93,7 @@ impl Registration {
         })
     }
 
-    /// `None` if PD has to be asked.
+    /// `None` if that takes a request to PD.
     fn known(&self, at: u64) -> Option<Result<()>> {
         let state = self.state.lock();
         if state.is_closed {

@@ -33,7 +33,7 @@ pub(crate) enum Stored {
 pub(crate) struct Place {
     /// The timestamp of the commit.
     pub(crate) at: u64,
-    /// Tells apart the large values of one commit.
+    /// Distinguishes the large values of one commit.
     pub(crate) place: u32,
     pub(crate) parts: u16,
 }

@@ -443,7 +443,7 @@ impl PageCache {
         }
     }
 
-    /// Keeps a block that was written; the caller has asked whether there is room.
+    /// Keeps a block that was written; the caller has checked that there is room.
     pub(crate) fn insert_written_block(&self, run: u64, page: u32, block: &[u8]) {
         self.insert_block(Key { run, page }, block);
     }

@@ -111,7 +111,7 @@ impl Disk for FsDisk {
 
     fn space(&self) -> io::Result<Option<DiskSpace>> {
         let found = rustix::fs::statvfs(&self.path)?;
-        // Some virtual file systems do not tell their size.
+        // Some virtual file systems do not report their size.
         Ok((found.f_blocks > 0).then(|| DiskSpace {
             total: found.f_blocks.saturating_mul(found.f_frsize),
             available: found.f_bavail.saturating_mul(found.f_frsize),

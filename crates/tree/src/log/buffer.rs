@@ -1,7 +1,7 @@
 //! The log's buffers: two halves of a mapped file, which survive when the process is killed. FORMAT.md describes it.
 //!
 //! Committers fill one half while the log thread writes the other one to a segment. A half holds frames as a group does,
-//! from its start on, and an entry for each of them, from its end on. An entry tells where its frame is in the log, and has
+//! from its start on, and an entry for each of them, from its end on. An entry has the position of its frame in the log, and
 //! a checksum over all of this, so the order in which the bytes reach the file does not matter.
 //!
 //! The checksum is seeded with an epoch. Every time the log is opened begins a new one, before anything is

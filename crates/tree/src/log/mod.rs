@@ -71,7 +71,7 @@ const BUFFER_BYTES_MIN: usize = 64 << 10;
 const INLINE_FRAMES: usize = 16;
 /// The log thread waits so long before it tries again what failed; each time twice as long, up to the second one.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// A sync that was asked for comes so long after the one before at the earliest.
+/// The shortest time between two syncs that are requested.
 const SYNC_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Log {
@@ -303,14 +303,14 @@ impl Log {
         Poll::Pending
     }
 
-    /// Asks for a sync soon, and does not wait for it. Without a log thread it syncs at once.
+    /// Requests a sync soon, and does not wait for it. Without a log thread it syncs at once.
     pub(crate) fn request_sync(&self) {
         if self.shared.is_inline {
             // The state has the failure.
             let _ = self.shared.work(true);
             return;
         }
-        // Mostly another thread has asked already.
+        // Mostly another thread has requested it already.
         let wants_sync = &self.shared.wants_sync;
         if !wants_sync.load(Ordering::Acquire) && !wants_sync.swap(true, Ordering::AcqRel) {
             // The log thread either sees it or waits already.
@@ -354,7 +354,7 @@ impl Log {
         self.after_request();
     }
 
-    /// Tells the log that there may be room or file handles again: it writes at once what it could not write before.
+    /// Writes at once what could not be written before: there may be room or file handles again.
     pub(crate) fn retry_now(&self) {
         self.shared.state.lock().retry_now = true;
         self.after_request();
@@ -426,7 +426,7 @@ fn begin(writer: &mut SegmentWriter) -> Result<Option<Stall>> {
 /// could not be written.
 fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
     let mut next_sync = Instant::now() + interval;
-    // The earliest time for a sync that was asked for.
+    // The earliest time for a requested sync.
     let mut sync_from = Instant::now();
     let mut pause = RETRY_PAUSES.0;
     let mut retry_at = Instant::now() + pause;

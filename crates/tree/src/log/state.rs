@@ -377,7 +377,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether everything before `position` is durable; asks for a sync otherwise.
+    /// Whether everything before `position` is durable; requests a sync otherwise.
     pub(super) fn is_durable(&self, state: &mut State, position: u64) -> Result<bool> {
         if state.durable >= position {
             return Ok(true);

@@ -43,7 +43,7 @@ fn content(snapshot: &Snapshot, tree: TreeId) -> Vec<(Vec<u8>, Vec<u8>)> {
     content
 }
 
-/// Writes until it is told to stop, at least for a while.
+/// Writes until `stop` is set, at least for a while.
 fn write(store: &Store, stop: &AtomicBool) {
     let mut random = SmallRng::seed_from_u64(5);
     for number in 0..1_000_000u64 {

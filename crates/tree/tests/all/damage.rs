@@ -22,7 +22,7 @@ const KEYS: u32 = 4000;
 
 type Model = BTreeMap<TreeId, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Remembers what it was told.
+/// Records the damage that is reported.
 #[derive(Default)]
 struct Told(Mutex<Vec<Damage>>);
 

@@ -96,7 +96,7 @@ fn entries(snapshot: &Snapshot) -> Vec<(u64, String)> {
     found
 }
 
-/// A listener that sends what it is told.
+/// A listener that sends each stamp that it receives.
 fn listen(store: &Store) -> Receiver<u64> {
     let (told, stamps) = channel();
     store.set_stamp_listener(Arc::new(move |stamp| {
@@ -105,7 +105,7 @@ fn listen(store: &Store) -> Receiver<u64> {
     stamps
 }
 
-/// Waits until the listener was told a stamp.
+/// Waits until the listener has received a stamp.
 fn await_stamp(stamps: &Receiver<u64>, stamp: u64) {
     while stamps
         .recv_timeout(PATIENCE)

@@ -152,7 +152,7 @@ struct State {
     faults: Vec<Fault>,
     /// Room for the files whose names start so, in bytes.
     room: Option<(&'static str, u64)>,
-    /// The size of the disk in bytes, if it tells it.
+    /// The size of the disk in bytes, if it is known.
     capacity: Option<u64>,
     /// Whether holes can be punched.
     can_punch: bool,
@@ -299,7 +299,6 @@ impl SimDisk {
         state.room = Some((prefix, used + left));
     }
 
-    /// Gives the disk a size, which it tells.
     /// Lets holes be punched into files. Only their room changes: what was there can be read still.
     pub fn allow_holes(&self) {
         self.lock().can_punch = true;

@@ -147,7 +147,7 @@ pub struct Database {
     cache: Object,
 }
 
-// SAFETY: the library's database, its column families and options that nobody changes may be used by
+// SAFETY: the library's database, its column families and options that do not change may be used by
 // many threads at once; `Database` changes none of its fields after `open`.
 unsafe impl Send for Database {}
 // SAFETY: as above.
@@ -369,7 +369,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: nobody else has these objects, and each is freed once, the database after its
+        // SAFETY: nothing else refers to these objects, and each is freed once, the database after its
         // column families and before what it was opened with.
         unsafe {
             for family in &self.families {

@@ -1,5 +1,5 @@
-//! A pipeline that begins with counting all documents, as drivers' `countDocuments({})` does, asks a
-//! collection for its count.
+//! A pipeline that begins with counting all documents, as drivers' `countDocuments({})` does, reads the
+//! count of the collection.
 
 use crate::aggregate::Pipeline;
 use crate::aggregate::stages::Stage;

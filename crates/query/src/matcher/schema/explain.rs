@@ -8,8 +8,8 @@ use crate::matcher::operators::regex;
 use crate::matcher::state::State;
 
 impl Schema {
-    /// The explanation for `$jsonSchema` as a whole. `matched` asks why a document passed that
-    /// should not have.
+    /// The explanation for `$jsonSchema` as a whole. With `matched` it explains why a document
+    /// passed that should not have.
     pub(crate) fn explain(&self, doc: &Doc, matched: bool, detail: Detail) -> DocBuf {
         let mut out = DocBuf::new();
         out.push("operatorName", "$jsonSchema");

@@ -154,7 +154,7 @@ pub fn right_now() -> u64 {
         .as_nanos() as u64
 }
 
-/// Begins late, so that times before the start can be told.
+/// Begins late, so that times before the start exist.
 const BEGIN: u64 = 86_400 * 1_000_000_000;
 
 impl openraft::Instant for LocalInstant {

@@ -1,4 +1,4 @@
-//! Heartbeats: each member asks the others at intervals how they are. Consensus has messages of its own; these are for the status of
+//! Heartbeats: each member requests the state of the others at intervals. Consensus has messages of its own; these are for the status of
 //! the set, for the choice of a successor, and to find the stores of new members.
 
 use std::future::Future;

@@ -10,7 +10,7 @@ pub struct AppendOplogNote;
 
 const SPEC: Spec = Spec {
     names: &["appendOplogNote"],
-    doc: "Writes a document into the oplog that tells of no change.",
+    doc: "Writes a document into the oplog that describes no change.",
     fields: &["data", "maxClusterTime"],
     admission: Some(AdmissionClass::Write),
     writes: true,

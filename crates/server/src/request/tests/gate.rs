@@ -402,7 +402,7 @@ async fn only_commands_that_can_be_explained_are_looked_at() {
     assert!(!format!("{reply:?}").contains("pencil"));
 }
 
-/// A bulkWrite needs nothing on the collections that no operation uses, so it tells nothing about them.
+/// A bulkWrite needs nothing on the collections that no operation uses, so it reveals nothing about them.
 #[tokio::test(flavor = "multi_thread")]
 async fn unused_collections_of_a_bulk_write_are_not_compared() {
     let mut server = TestServer::with_authorization();

@@ -317,7 +317,7 @@ impl<'a> Walk<'_, 'a> {
             }
             self.path.push_str(name);
             if name.contains('.') {
-                // Its path is also that of a field inside of documents, so entries with it do not tell which of the
+                // Its path is also that of a field inside of documents, so entries with it do not show which of the
                 // two they are of. As with arrays, the document decides.
                 self.out.set_multikey(self.value_part);
             }
@@ -623,7 +623,7 @@ mod tests {
                 true,
             ),
             (&all, doc! {"_id": 1}, &[], false),
-            // The entry does not tell that path from `{a: {b: {c: 1}}}`.
+            // The entry does not distinguish that path from `{a: {b: {c: 1}}}`.
             (&all, doc! {"a": {"b.c": 1}}, &["\"a.b.c\" 1"], true),
             (
                 &doc! {"key": {"a.$**": 1}},

@@ -24,7 +24,7 @@ impl Cluster {
         u64::try_from(from).unwrap_or(0)
     }
 
-    /// Collects what no server needs, if this server leads. Every server tells with its lease which versions it needs, so those of
+    /// Collects what no server needs, if this server leads. The lease of every server names the versions that it needs, so those of
     /// one that has just been started or has ended are kept until it is removed.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Cluster {
         let mut needed = u64::MAX;
         for server in &servers {
             let Some(oldest) = server.oldest else {
-                // A server of another version, which does not tell.
+                // A server of another version, which does not publish it.
                 return Ok(());
             };
             needed = needed.min(oldest);

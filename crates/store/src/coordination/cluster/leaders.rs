@@ -1,4 +1,4 @@
-//! Tasks that one server does for all: the first one that asks leads, until it leaves or its lease is over.
+//! Tasks that one server does for all: the first one that applies leads, until it leaves or its lease is over.
 
 use frond_bson::doc;
 

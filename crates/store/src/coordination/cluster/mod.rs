@@ -94,7 +94,7 @@ type Uuid = [u8; 16];
 
 /// The longest wait of an operation for a server that has to register again, in leases.
 const PATIENCE_LEASES: u32 = 2;
-/// The time after which a server tells the others again which stamps its commits may take.
+/// The interval at which a server publishes which stamps its commits may take.
 pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// The interval of the polls for documents that other servers have inserted, while a cursor waits for them.
 pub(crate) const TAILS_PAUSE: Duration = Duration::from_millis(60);
@@ -309,7 +309,7 @@ impl Cluster {
         self.engine.now_ms()
     }
 
-    /// About the same, without asking anybody.
+    /// About the same, without a request.
     pub(crate) fn about_now_ms(&self) -> i64 {
         let since = i64::try_from(self.origin.elapsed().as_millis()).unwrap_or(i64::MAX);
         self.clock.load(Ordering::Relaxed).saturating_add(since)

@@ -39,7 +39,7 @@ pub struct ServerInfo {
     pub catalog_version: i64,
     /// Whether its lease is valid.
     pub is_live: bool,
-    /// Whether it is the server that was asked.
+    /// Whether it is this server.
     pub is_self: bool,
 }
 
@@ -257,7 +257,7 @@ impl Cluster {
         i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The lease is valid from `asked` on, when the shared clock was asked for the time.
+    /// The lease is valid from `asked` on, when the time was requested of the shared clock.
     fn set_valid(&self, asked: Instant, now_ms: i64) {
         let since = asked.saturating_duration_since(self.origin);
         let lease = self.options.lease - self.options.lease / MARGIN_SHARE;
@@ -333,7 +333,7 @@ impl Cluster {
         if !me.is_registered {
             return Ok(false);
         }
-        // The clock may have to be asked for first, and the lease is not to begin before that.
+        // The clock may have to be read from PD first, and the lease is not to begin before that.
         let _ = self.now_ms();
         let (asked, now_ms) = (Instant::now(), self.now_ms());
         let key = server_key(me.number, LEASE);
@@ -372,7 +372,7 @@ impl Cluster {
         })
     }
 
-    /// Tells the others which stamps this server takes no more. Has no effect without a cluster.
+    /// Publishes which stamps this server takes no more. Has no effect without a cluster.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -393,7 +393,7 @@ impl Cluster {
         self.commit(batch)
     }
 
-    /// The first stamp that any server may still take, if this one takes none below `own`; `None` if a server has not told.
+    /// The first stamp that any server may still take, if this one takes none below `own`; `None` if a server has not published that.
     /// A server that registers later takes later ones.
     pub fn global_low_watermark(&self, own: u64) -> Option<u64> {
         let me = self.id();

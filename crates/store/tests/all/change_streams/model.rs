@@ -159,7 +159,7 @@ fn change(value: Value<'_>, path: &[&str], replace: Replace<'_>) -> frond_bson::
     }
 }
 
-/// A document with its fields sorted: descriptions do not tell where a new field is.
+/// A document with its fields sorted: descriptions do not say where a new field is.
 fn sorted(doc: &Doc) -> String {
     fn show(value: Value<'_>) -> String {
         match value {

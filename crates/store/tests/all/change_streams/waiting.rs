@@ -49,7 +49,7 @@ fn a_stream_is_woken_by_writes_of_its_place() {
     settle(store, &in_a, &mut a);
     settle(store, &in_d, &mut d);
     settle(store, &Place::Everything, &mut all);
-    // The entries become durable without anybody who asks for it.
+    // The entries become durable without a request for it.
     insert(&fixture, "e.a", &[doc! {"_id": 1}]);
     wait_until_told(&all);
     assert!(is_quiet(store, &in_a, &a) && is_quiet(store, &in_d, &d));
@@ -127,7 +127,7 @@ fn a_stream_reads_nothing_of_other_collections() {
         let docs: Vec<DocBuf> = (0..100).map(|n| doc! {"_id": round * 100 + n}).collect();
         insert(&fixture, "d.b", &docs);
         store.flush_log().unwrap();
-        // Its client asks once in a second.
+        // Its client polls once in a second.
         assert!(stream.next().unwrap().is_none());
     }
     assert_eq!(stream.stats().docs_examined, before);

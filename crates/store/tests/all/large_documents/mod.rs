@@ -1,4 +1,4 @@
-//! Clients cannot tell documents stored in parts from others: after any operation they see the documents of a plain
+//! Clients cannot distinguish documents stored in parts from others: after any operation they see the documents of a plain
 //! map of whole documents, byte by byte. Random operations at several sizes, on a disk that crashes, in several threads,
 //! and hand-written cases.
 //!

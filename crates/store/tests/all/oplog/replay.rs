@@ -1,4 +1,4 @@
-//! The collections as the entries of the oplog tell them, and as the store has them.
+//! The collections as the entries of the oplog describe them, and as the store has them.
 
 use std::collections::BTreeMap;
 

@@ -211,7 +211,7 @@ fn readers_know_what_is_durable_when_the_store_is_opened() {
     });
 }
 
-/// A source of stamps that fails every other time, once it is told to.
+/// A source of stamps that fails every other time, once that is switched on.
 #[derive(Default)]
 struct Scarce {
     last: AtomicU64,

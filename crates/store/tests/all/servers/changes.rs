@@ -58,7 +58,7 @@ fn servers_have_numbers_and_addresses() {
         .unwrap();
 }
 
-/// Inserts, updates and deletes until it is told to stop. Returns how often it wrote.
+/// Inserts, updates and deletes until `stop` is set. Returns how often it wrote.
 fn write(store: &DocumentStore, thread: i32, stop: &AtomicBool) -> usize {
     let c = ns("db.c");
     let mut writes = 0;

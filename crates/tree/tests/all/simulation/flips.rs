@@ -110,7 +110,7 @@ fn every_flipped_bit_is_named_or_changes_nothing() {
                     } else if name == BUFFER {
                         assert!(report == clean, "bit {bit} of {name}: {report:?}");
                     } else {
-                        // At the end a crash could have done it, and so it is told as one.
+                        // At the end a crash could have done it, and so it is reported as one.
                         assert!(report != clean, "bit {bit} of {name} is not named");
                     }
                     match check(&copy, name, &models, synced) {

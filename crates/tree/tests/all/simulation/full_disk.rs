@@ -1,4 +1,4 @@
-//! A disk that tells its size becomes full, by the store itself or by others.
+//! A disk of known size becomes full, by the store itself or by others.
 
 use std::ops::Bound;
 use std::sync::Arc;

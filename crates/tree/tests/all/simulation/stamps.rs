@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Notes the commits that the durable stamp proves durable. `is_synced` tells that all stamps so far are.
+    /// Notes the commits that the durable stamp proves durable. `is_synced` is set if all stamps so far are.
     pub fn note_durable_stamp(&mut self, store: &Store, is_synced: bool) {
         let durable = store.durable_stamp();
         assert!(durable >= self.durable_stamp, "the durable stamp went back");
