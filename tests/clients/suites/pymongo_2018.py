@@ -131,5 +131,6 @@ def catalog(client):
 
 
 with_uri = MongoClient(os.environ["FROND_URI"], serverSelectionTimeoutMS=60_000)
-first = MongoClient(addresses.first(), serverSelectionTimeoutMS=60_000)
+# Unacknowledged writes are in order on one connection only, and the pool of this driver takes any of its connections.
+first = MongoClient(addresses.first(), maxPoolSize=1, serverSelectionTimeoutMS=60_000)
 run(with_uri, of_one_server=(first,))
