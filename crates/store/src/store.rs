@@ -43,7 +43,7 @@ pub struct StoreOptions {
     pub member: bool,
     /// Whether temporary files are encrypted, with a key that is nowhere else than in memory.
     pub encrypts_files: bool,
-    /// Set if other servers may use the same keyspace at the same time: what they see of this one.
+    /// Set if other servers may use the same keyspace at the same time: what they can read about this server.
     pub shared: Option<SharedOptions>,
 }
 

@@ -29,8 +29,8 @@ pub(crate) const OTHER_EXTENTS: usize = 2;
 /// Smaller free ranges are not returned to the file system.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
-/// A file system blocks direct reads of a file while it frees space of it, which takes half a second for some hundred megabytes
-/// if it also discards them on the device. So at most this much is freed at a time.
+/// The most bytes that are freed at a time. While a file system frees space of a file, it blocks direct reads of that file: for half
+/// a second if it frees some hundred megabytes and also discards them on the device.
 const FREED_BYTES_MAX: u64 = 16 << 20;
 
 thread_local! {
@@ -309,22 +309,24 @@ impl DataFile {
 
     /// Truncates the file when at least so many bytes are unused at its end, depending on its length.
     fn cut_from(&self, least: impl Fn(u64) -> u64) -> Result<()> {
-        let mut len = self.len()?;
-        let mut least = least(len);
-        loop {
-            // Others may allocate and write at any time, but not beyond `end` while it is held.
-            let cut = self.space.with_end(|end| {
-                if len <= end || len - end < least {
-                    return Ok(None);
-                }
-                let to = end.max(len.saturating_sub(FREED_BYTES_MAX));
-                let cut = self.file.set_len(to);
-                cut.map_err(Error::io(format!("truncating {DATA_FILE} to {to}")))?;
-                Ok(Some(to))
-            })?;
-            let Some(to) = cut else { return Ok(()) };
-            (len, least) = (to, 1);
+        let mut least = least(self.len()?);
+        // Others may allocate and write at any time, but not beyond `end` while it is held.
+        while self.space.with_end(|end| self.cut_step(end, least))? {
+            least = 1;
         }
+        Ok(())
+    }
+
+    /// Truncates the file by one step if it has at least `least` bytes beyond `end`. Returns whether it did.
+    fn cut_step(&self, end: u64, least: u64) -> Result<bool> {
+        let len = self.len()?;
+        if len.saturating_sub(end) < least {
+            return Ok(false);
+        }
+        let to = end.max(len.saturating_sub(FREED_BYTES_MAX));
+        let cut = self.file.set_len(to);
+        cut.map_err(Error::io(format!("truncating {DATA_FILE} to {to}")))?;
+        Ok(true)
     }
 
     /// Reads the block at `place` of `len` bytes and calls `visit` with its payload.
@@ -367,7 +369,7 @@ mod tests {
     use super::*;
     use crate::disk::FsDisk;
 
-    /// A file that only has a length, and notes how much of it is freed at a time.
+    /// A file that only has a length, and records how much of it is freed at a time.
     #[derive(Default)]
     struct FreedFile {
         len: AtomicU64,

@@ -4,7 +4,7 @@
 //! readers; when the entries are durable, the readers of the marked places are woken. So a stream on a collection
 //! without writes sleeps, however much is written elsewhere. Entries of commands wake all readers.
 //!
-//! A reader that polls although it was not notified, because its client polls once in a second, does not have to read
+//! A reader that looks for entries without a notification, because its client polls once in a second, does not have to read
 //! what was written elsewhere: [`Reader::quiet_until`] says up to which time its place has no entries. Commits that are under way
 //! are known for that, since one can be durable before it has notified readers. So each commit with entries is in a list
 //! while it runs, also if there are no readers: one may come before it ends.

@@ -445,7 +445,7 @@ where
     Ok(answer.map_err(|status| status.to_string())?.into_inner())
 }
 
-/// A key as PD and the regions know it: groups of eight bytes, each followed by a byte with the number of them that count, so that
+/// A key as PD and the regions know it: groups of eight bytes, each followed by a byte with the number of its bytes that count, so that
 /// encoded keys compare like keys.
 pub(crate) fn encode_key(key: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity((key.len() / 8 + 1) * 9);

@@ -1,7 +1,7 @@
-//! Where regions are: so a page of a scan is a request to one region and not to every one of its range, and the newest value of a key is read
-//! where it is (`direct.rs`).
+//! The map of regions to nodes. With it a page of a scan sends its request to one region instead of all regions of its range, and a read
+//! of the newest value of a key goes to the node that has the key (`direct.rs`).
 //!
-//! This knowledge may be old: a region was divided, joined with another one, or moved. Then a page reads from two regions, or two pages read
+//! The map may be old: a region was divided, joined with another one, or moved. Then a page reads from two regions, or two pages read
 //! from one, and a node refuses a request. Nothing else depends on it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,10 +20,10 @@ use crate::client::pd::{Peer, RegionEpoch, decode_key, encode_key};
 const AGE_MAX: Duration = Duration::from_secs(300);
 /// The most regions that are remembered.
 const REGIONS_MAX: usize = 16 << 10;
-/// No request is sent to PD for this time after a failure.
+/// PD gets no request for this time after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
-/// No request is sent directly to a node for this time after it has not answered.
+/// A node that did not answer gets no direct request for this time.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Connections to the nodes, by their addresses.
